@@ -3,7 +3,9 @@
 // files are untrusted. Immutable after Open; thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -30,8 +32,9 @@ struct TensorView {
 
 class SafetensorsFile {
  public:
-  // Maps `path`. NotFound when absent; DataLoss, naming the file, tensor and rule, when the header is
-  // malformed, a tensor leaves the file, tensors overlap or leave holes, or a size contradicts the shape.
+  // Maps `path`. NotFound when absent; DataLoss, naming the file, tensor and rule, when the header
+  // is malformed, a tensor leaves the file, tensors overlap or leave holes, or a size contradicts
+  // the shape.
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
   // The same over bytes in memory, which must outlive the object.
   static absl::StatusOr<SafetensorsFile> Parse(std::string_view bytes, const std::string& name);
@@ -46,11 +49,12 @@ class SafetensorsFile {
  private:
   std::shared_ptr<const void> mapping_;  // keeps the bytes behind `tensors_` alive
   std::vector<TensorView> tensors_;
+  std::map<std::string, size_t, std::less<>> index_;  // name → place in `tensors_`
   std::map<std::string, std::string> metadata_;
 };
 
-// Header bytes (length prefix included, padded with spaces to 8) for `tensors`, whose data follows in
-// the given order without gaps. Fails with InvalidArgument on duplicate names or wrong sizes.
+// Header bytes (length prefix included, padded with spaces to 8) for `tensors`, whose data follows
+// in the given order without gaps. Fails with InvalidArgument on duplicate names or wrong sizes.
 absl::StatusOr<std::string> SafetensorsHeader(std::span<const TensorView> tensors,
                                               const std::map<std::string, std::string>& metadata);
 
