@@ -1,12 +1,6 @@
 #include "starling/checkpoint/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/mapped_file.h"
 #include "starling/base/status.h"
 
 namespace starling::checkpoint {
@@ -220,22 +215,9 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(std::string_view bytes,
 }
 
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path));
-  struct stat info;
-  const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-  const size_t bytes = regular ? static_cast<size_t>(info.st_size) : 0;
-  void* memory = bytes > 0 ? mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0) : nullptr;
-  const int error = errno;
-  close(fd);
-  if (!regular) return absl::DataLossError(absl::StrCat(path, " is not a regular file"));
-  if (memory == MAP_FAILED) return ErrnoStatus(error, absl::StrCat("cannot map ", path));
-  std::shared_ptr<const void> mapping(memory, [bytes](const void* address) {
-    if (address != nullptr) munmap(const_cast<void*>(address), bytes);
-  });
-  STARLING_ASSIGN_OR_RETURN(SafetensorsFile file,
-                            Parse(std::string_view(static_cast<const char*>(memory), bytes), path));
-  file.mapping_ = std::move(mapping);
+  STARLING_ASSIGN_OR_RETURN(const MappedFile mapped, MapFile(path));
+  STARLING_ASSIGN_OR_RETURN(SafetensorsFile file, Parse(mapped.bytes, path));
+  file.mapping_ = mapped.owner;
   return file;
 }
 
@@ -249,15 +231,28 @@ absl::StatusOr<TensorView> SafetensorsFile::Find(std::string_view name) const {
 
 absl::StatusOr<std::string> SafetensorsHeader(std::span<const TensorView> tensors,
                                               const std::map<std::string, std::string>& metadata) {
-  Json header = Json::object();
-  if (!metadata.empty()) header[std::string(kMetadataKey)] = metadata;
-  uint64_t offset = 0;
+  std::vector<TensorLayout> layouts;
   for (const TensorView& tensor : tensors) {
-    const std::optional<uint64_t> bytes = ByteCount(tensor.dtype, tensor.shape);
-    if (!bytes || *bytes != tensor.data.size()) {
+    if (ByteCount(tensor.dtype, tensor.shape) != tensor.data.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensor '", tensor.name, "' has ", tensor.data.size(),
                        " bytes of data, which contradict its shape and element type"));
+    }
+    layouts.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  return SafetensorsHeader(layouts, metadata);
+}
+
+absl::StatusOr<std::string> SafetensorsHeader(std::span<const TensorLayout> tensors,
+                                              const std::map<std::string, std::string>& metadata) {
+  Json header = Json::object();
+  if (!metadata.empty()) header[std::string(kMetadataKey)] = metadata;
+  uint64_t offset = 0;
+  for (const TensorLayout& tensor : tensors) {
+    const std::optional<uint64_t> bytes = ByteCount(tensor.dtype, tensor.shape);
+    if (!bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor '", tensor.name, "' has an impossible shape"));
     }
     if (tensor.name == kMetadataKey || header.contains(tensor.name)) {
       return absl::InvalidArgumentError(

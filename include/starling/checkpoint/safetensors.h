@@ -58,4 +58,15 @@ class SafetensorsFile {
 absl::StatusOr<std::string> SafetensorsHeader(std::span<const TensorView> tensors,
                                               const std::map<std::string, std::string>& metadata);
 
+// A tensor whose data is written by somebody else, perhaps from several places.
+struct TensorLayout {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape;
+};
+
+// As above, with the sizes of the data that the shapes demand.
+absl::StatusOr<std::string> SafetensorsHeader(std::span<const TensorLayout> tensors,
+                                              const std::map<std::string, std::string>& metadata);
+
 }  // namespace starling::checkpoint
