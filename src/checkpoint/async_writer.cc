@@ -5,32 +5,37 @@
 #include "absl/strings/str_cat.h"
 
 namespace starling::checkpoint {
+namespace {
+
+constexpr size_t kMaxJobs = 2;  // one being written, one waiting
+
+}  // namespace
 
 AsyncWriter::AsyncWriter(Fs& fs) : fs_(fs), thread_([this] { Run(); }) {}
 
 AsyncWriter::~AsyncWriter() {
-  std::optional<Job> dropped;
+  std::deque<Job> dropped;
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
-    dropped = std::exchange(waiting_, std::nullopt);
+    dropped.swap(waiting_);
   }
   thread_.join();
-  if (dropped) {
-    dropped->snapshot = {};
-    dropped->done(absl::CancelledError("the checkpoint writer was stopped before this part"));
+  for (Job& job : dropped) {
+    job.snapshot = {};
+    job.done(absl::CancelledError("the checkpoint writer was stopped before this part"));
   }
 }
 
 absl::Status AsyncWriter::Submit(Snapshot snapshot, Callback done) {
   absl::MutexLock lock(&mutex_);
   if (stopping_) return absl::FailedPreconditionError("the checkpoint writer is being stopped");
-  if (waiting_) {
+  if (waiting_.size() + (writing_ ? 1 : 0) >= kMaxJobs) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("checkpoint of step ", snapshot.spec.version.step.value(), " skipped: step ",
-                     waiting_->snapshot.spec.version.step.value(), " still waits for the disk"));
+        absl::StrCat("checkpoint of step ", snapshot.spec.version.step.value(),
+                     " skipped: ", kMaxJobs, " earlier parts are not written yet"));
   }
-  waiting_.emplace(Job{std::move(snapshot), std::move(done)});
+  waiting_.push_back({std::move(snapshot), std::move(done)});
   return absl::OkStatus();
 }
 
@@ -45,18 +50,19 @@ absl::Status AsyncWriter::Drain(absl::Duration timeout) {
 
 void AsyncWriter::Run() {
   for (;;) {
-    std::optional<Job> job;
+    Job job;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &AsyncWriter::HasWork));
       if (stopping_) return;
-      job = std::exchange(waiting_, std::nullopt);
+      job = std::move(waiting_.front());
+      waiting_.pop_front();
       writing_ = true;
     }
-    const Snapshot& snapshot = job->snapshot;
+    const Snapshot& snapshot = job.snapshot;
     absl::StatusOr<Part> part = WritePart(fs_, snapshot.folder, snapshot.spec, snapshot.slices);
-    job->snapshot = {};
-    job->done(std::move(part));
+    job.snapshot = {};
+    job.done(std::move(part));
     absl::MutexLock lock(&mutex_);
     writing_ = false;
   }
