@@ -40,7 +40,13 @@ function(starling_test name)
   if(NOT ARG_LABELS)
     set(ARG_LABELS fast)
   endif()
+  # Tests of real processes measure time: nothing may run beside them.
+  set(serial FALSE)
+  if("multiproc" IN_LIST ARG_LABELS)
+    set(serial TRUE)
+  endif()
   catch_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}: "
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300 SKIP_RETURN_CODE 4
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300 SKIP_RETURN_CODE 4 RUN_SERIAL ${serial}
                ENVIRONMENT "OMP_NUM_THREADS=1")
+  set_property(GLOBAL APPEND PROPERTY STARLING_TESTS ${name})
 endfunction()
