@@ -1,0 +1,100 @@
+#include "data/row_maker.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "starling/base/status.h"
+
+namespace starling::data {
+namespace {
+
+uint64_t DrawFor(DrawAddress address, DrawPurpose purpose, uint32_t counter = 0) {
+  address.purpose = purpose;
+  address.counter = counter;
+  return Draw(address);
+}
+
+}  // namespace
+
+RowMaker::RowMaker(const MicroBatchOptions& options)
+    : objective_(options.objective),
+      mask_probability_(options.mask_probability),
+      special_(options.special),
+      vocab_size_(options.pieces.size()),
+      kinds_(StartPieceTable(options.pieces, options.word_groups)) {}
+
+Instance RowMaker::MakePair(const std::vector<int32_t>& ids, const std::vector<uint32_t>& lengths,
+                            uint64_t max_length, DrawAddress address) const {
+  if (objective_ == Objective::kMlm || lengths.size() < 2) {
+    return MakeSingle(ids, max_length, special_);
+  }
+  PairDraws draws;
+  draws.a_end = 1 + static_cast<uint32_t>(ToBounded(DrawFor(address, DrawPurpose::kSentenceSplit),
+                                                    lengths.size() - 1));
+  draws.swap = ToUnit(DrawFor(address, DrawPurpose::kSentenceSwap)) < 0.5;
+  return MakeInstance(ids, lengths, draws, max_length, special_);
+}
+
+MaskedInstance RowMaker::Make(const ChunkTable& table, uint64_t chunk, DrawAddress address) const {
+  std::vector<int32_t> ids;
+  std::vector<uint32_t> lengths;
+  table.Read(chunk, &ids, &lengths);
+  MaskedInstance row;
+  row.instance = MakePair(ids, lengths, table.length(), address);
+  std::vector<std::vector<uint32_t>> groups = WordGroups(row.instance.ids, kinds_, special_);
+  uint64_t maskable = 0;
+  for (const auto& group : groups) maskable += group.size();
+  const std::vector<uint32_t> chosen = ChooseTokens(
+      std::move(groups), TokensToPredict(maskable, mask_probability_), [&](uint32_t k) {
+        return static_cast<uint32_t>(
+            ToBounded(DrawFor(address, DrawPurpose::kWordShuffle, k), uint64_t{k} + 1));
+      });
+  const auto replacement = [&](uint32_t position) {
+    ReplacementDraws draws;
+    draws.to_mask = ToUnit(DrawFor(address, DrawPurpose::kReplaceWithMask, position)) < 0.8;
+    draws.to_random = ToUnit(DrawFor(address, DrawPurpose::kReplaceWithRandom, position)) < 0.5;
+    draws.random_id = static_cast<int32_t>(
+        ToBounded(DrawFor(address, DrawPurpose::kRandomToken, position), vocab_size_));
+    return draws;
+  };
+  row.labels =
+      ApplyMask(chosen, row.instance.special_mask, replacement, special_.mask, &row.instance.ids);
+  return row;
+}
+
+absl::Status ValidateOptions(const MicroBatchOptions& options, const Corpus& corpus) {
+  STARLING_RETURN_IF_ERROR(ValidateLengthChanges(options.lengths));
+  if (options.pieces.size() != corpus.vocab_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the tokenizer has ", options.pieces.size(), " pieces, but ",
+                     corpus.files()[0]->path(), " was prepared with a vocabulary of ",
+                     corpus.vocab_size(), ": name the tokenizer that it was prepared with"));
+  }
+  const SpecialIds& s = options.special;
+  for (const int32_t id : {s.pad, s.unk, s.cls, s.sep, s.mask}) {
+    if (id < 0 || static_cast<uint64_t>(id) >= options.pieces.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("special token id ", id, " is outside the vocabulary"));
+    }
+  }
+  if (options.micro_batch == 0 || options.pad_to_multiple == 0) {
+    return absl::InvalidArgumentError("micro_batch and pad_to_multiple must be at least 1");
+  }
+  if (!(options.mask_probability > 0 && options.mask_probability <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("mask probability ", options.mask_probability,
+                                                   ": expected above 0 and at most 1"));
+  }
+  return absl::OkStatus();
+}
+
+Batch PadRows(const std::vector<MaskedInstance>& rows, const MicroBatchOptions& options,
+              uint64_t sequence_length) {
+  uint64_t longest = 0;
+  for (const MaskedInstance& row : rows) {
+    longest = std::max<uint64_t>(longest, row.instance.ids.size());
+  }
+  const int64_t length = PaddedLength(longest, options.pad_to_multiple, sequence_length);
+  return AssembleBatch(rows, length, options.special.pad);
+}
+
+}  // namespace starling::data
