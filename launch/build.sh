@@ -20,13 +20,16 @@ jobs=$(nproc)
 ((jobs <= memory_gb / 2)) || jobs=$((memory_gb / 2))
 ((jobs >= 1)) || jobs=1
 
+# Compiled objects are found again from another checkout too.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
 if [[ ! -f build/$preset/build.ninja ]]; then
-  cmake --preset "$preset" >"/tmp/starling-configure.$$" 2>&1 || {
-    cat "/tmp/starling-configure.$$" >&2
-    rm -f "/tmp/starling-configure.$$"
-    echo "build: cannot configure; run ./launch/setup.sh first" >&2
+  mkdir -p "build/$preset"
+  log=build/$preset/configure.log
+  cmake --preset "$preset" >"$log" 2>&1 || {
+    cat "$log" >&2
+    echo "build: cannot configure; if something is missing, ./launch/setup.sh installs it" >&2
     exit 1
   }
-  rm -f "/tmp/starling-configure.$$"
 fi
 cmake --build --preset "$preset" -j "$jobs"
