@@ -2,9 +2,7 @@
 // one worker, as flat float buffers that a communicator can move. Nothing here knows of workers,
 // generations or communicators; src/worker/elastic_loop.cc puts the two together.
 //
-// The flat parameter space: every distinct parameter in optimizer order, each starting on a multiple
-// of 16 elements (64 bytes). All five buffers have this layout. Padding is zero, and in no norm,
-// digest or checkpoint.
+// All five buffers have the layout of flat_layout.h:
 //
 //   parameters     fp32 master copy p, which is the working copy too
 //   first_moment   m
@@ -28,25 +26,9 @@
 #include "starling/data/batch.h"
 #include "starling/model/lean_albert_config.h"
 #include "starling/optim/options.h"
+#include "starling/train/flat_layout.h"
 
 namespace starling::train {
-
-// One distinct parameter in the flat space.
-struct FlatTensor {
-  std::string name;            // its first checkpoint name
-  std::vector<int64_t> shape;
-  int64_t begin = 0;           // first element; a multiple of 16
-  int64_t count = 0;           // elements, without the padding that follows
-  bool decay = true;           // weight decay applies
-};
-
-struct FlatLayout {
-  std::vector<FlatTensor> tensors;  // in optimizer order
-  int64_t size = 0;                 // elements of a buffer, padding included; a multiple of 16
-};
-
-// The layout for a model; pure, needs no libtorch state.
-FlatLayout MakeFlatLayout(const model::LeanAlbertConfig& config);
 
 struct TrainerOptions {
   model::LeanAlbertConfig model;
@@ -56,7 +38,8 @@ struct TrainerOptions {
   bool sentence_order = true;  // objective mlm_sop; false: mlm
 };
 
-// What a micro-batch adds to the step's metrics. Losses are means over the micro-batch's own labels.
+// What a micro-batch adds to the step's metrics. Losses are means over the micro-batch's own
+// labels.
 struct MicroBatchLosses {
   double mlm = 0;
   double sop = 0;
@@ -66,10 +49,10 @@ struct MicroBatchLosses {
 
 // Sums over evaluated micro-batches; they add up across workers.
 struct EvaluationSums {
-  double mlm_loss = 0;            // Σ of token losses
-  int64_t masked = 0;             // masked tokens
-  int64_t masked_correct = 0;     // of them, predicted right
-  double sop_loss = 0;            // Σ over pairs with a label
+  double mlm_loss = 0;         // Σ of token losses
+  int64_t masked = 0;          // masked tokens
+  int64_t masked_correct = 0;  // of them, predicted right
+  double sop_loss = 0;         // Σ over pairs with a label
   int64_t pairs = 0;
   int64_t pairs_correct = 0;
 };
@@ -77,9 +60,9 @@ struct EvaluationSums {
 // Numbers of one update that are the same on every worker.
 struct UpdateScalars {
   double learning_rate = 0;
-  double gradient_scale = 1;     // 1 / M, which turns the reduced sum into the mean
-  double clip_factor = 1;        // on the mean; from the global norm
-  int64_t update = 1;            // the optimizer's own count t = 1, 2, …; skipped steps do not count
+  double gradient_scale = 1;  // 1 / M, which turns the reduced sum into the mean
+  double clip_factor = 1;     // on the mean; from the global norm
+  int64_t update = 1;         // the optimizer's own count t = 1, 2, …; skipped steps do not count
 };
 
 // Partial sums per tensor, in the order of FlatLayout::tensors; they add up across first owners.
@@ -93,7 +76,8 @@ class Trainer {
   virtual ~Trainer() = default;
 
   // Allocates everything and sets version 0 from the seed (the same bits on every worker); moments
-  // are zero. InvalidArgument for a model that cannot be built; ResourceExhausted for no memory.
+  // are zero. Sets libtorch's number of threads and its deterministic mode for the whole process.
+  // InvalidArgument for a model that cannot be built; ResourceExhausted for no memory.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options);
 
   virtual const FlatLayout& layout() const = 0;
@@ -106,15 +90,18 @@ class Trainer {
   // Forward and backward of one micro-batch; its gradient enters the accumulator whole. After an
   // error the accumulator is spoilt: ClearAccumulator before anything else. `dropout_seed` decides
   // every dropout mask. Errors: Internal (libtorch failed; the message says how).
-  virtual absl::StatusOr<MicroBatchLosses> Compute(const data::Batch& batch, uint64_t dropout_seed) = 0;
+  virtual absl::StatusOr<MicroBatchLosses> Compute(const data::Batch& batch,
+                                                   uint64_t dropout_seed) = 0;
   virtual void ClearAccumulator() = 0;
 
-  // Σ g² over `ranges` of the reduced sum (not yet scaled), in double. Non-finite values come through.
+  // Σ g² over `ranges` of the reduced sum (not yet scaled), in double. Non-finite values come
+  // through.
   virtual double SquaredNorm(std::span<const comm::Range> ranges) = 0;
 
   // Partial norms of the optimizer over `ranges` (LAMB: of p and of the update u it would make).
   // Reads p, m, v and the reduced sum; writes nothing. Both vectors are zero for AdamW.
-  virtual PartialNorms Measure(std::span<const comm::Range> ranges, const UpdateScalars& scalars) = 0;
+  virtual PartialNorms Measure(std::span<const comm::Range> ranges,
+                               const UpdateScalars& scalars) = 0;
 
   // Writes m, v and p over `ranges` from the reduced sum and the complete norms of all tensors. The
   // same inputs give the same bits on every processor.
