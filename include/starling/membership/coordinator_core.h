@@ -1,0 +1,357 @@
+// The coordinator's half of the protocol as a value: it is told what happened and answers with what
+// to persist, send and show. No thread, clock, file, socket or random numbers of its own; time
+// comes only as `now`. The same code runs in production (coordinator/driver) and in the simulator.
+//
+// Phases: gathering (no view can form) → surveying (the last view is revoked, answers come in) →
+// forming (a view is journalled and sent, Ready comes in) → running. Every change of the members
+// runs through all of them; the last journalled view decides who is a survivor.
+//
+// Cost: O(log n) a message in the steady state; O(n) a view change.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "starling/membership/decide.h"
+#include "starling/membership/journal.h"
+#include "starling/membership/messages.h"
+
+namespace starling::membership {
+
+// ---- inputs ------------------------------------------------------------------------------------
+
+// A message on the stream that the driver numbered `registration` (1, 2, … within a term).
+struct FromWorker {
+  Registration registration;
+  WorkerMessage message;
+};
+// The stream ended: process died, connection reset, or closed on our word.
+struct StreamClosed {
+  Registration registration;
+};
+// A process is known to be dead (launcher, or its pid is gone): no reason to wait for it.
+struct ProcessDied {
+  std::string host;
+  int64_t pid = 0;
+  std::string reason;
+};
+// What people ask for. `id` comes back in Reply.
+struct UserRequest {
+  enum class Kind { kDrain, kResize, kCheckpoint, kStop, kAdopt };
+  uint64_t id = 0;
+  Kind kind = Kind::kStop;
+  std::string worker;      // kDrain: a worker's name
+  int target_workers = 0;  // kResize
+  std::string reason;
+};
+// The driver wrote a manifest, or could not.
+struct ManifestWritten {
+  std::string folder;
+  Version version;
+  bool ok = false;
+  std::string error;
+};
+struct Wake {};
+using CoordinatorInput =
+    std::variant<FromWorker, StreamClosed, ProcessDied, UserRequest, ManifestWritten, Wake>;
+
+// ---- outputs, in order -------------------------------------------------------------------------
+
+// Durable before anything after it leaves.
+struct Persist {
+  JournalRecord record;
+};
+struct SendToWorker {
+  Registration registration;
+  CoordinatorMessage message;
+};
+struct CloseStream {
+  Registration registration;
+};
+// One line of ledger.jsonl.
+struct WriteLedger {
+  LedgerLine line;
+};
+// One line of metrics.jsonl: of a decided step, or of an evaluation.
+struct WriteMetrics {
+  VoteResult result;
+  int members = 0;
+};
+struct WriteEvaluation {
+  Version version;
+  EvaluationPart sum;
+};
+// One line of events.jsonl, which `starling events` shows.
+struct Event {
+  std::string event;   // "joined", "lost", "view", "checkpoint", …
+  std::string worker;  // name, or empty
+  std::string reason;
+  Generation generation;
+  int members = 0;
+  std::map<std::string, double> phase_ms;  // of "view": detect, survey, form, …
+};
+// All parts of a version are durable: write the manifest that lists them.
+struct WriteManifest {
+  std::string folder;
+  Version version;
+  Generation generation;
+  int64_t updates = 0;
+  std::vector<std::string> parts;  // by rank: manifest entries (JSON)
+};
+struct Reply {
+  uint64_t id = 0;
+  bool ok = true;
+  std::string text;
+};
+// The wanted number of workers changed (launchers start or stop processes).
+struct TargetChanged {
+  int target_workers = 0;
+};
+// Everything is over: the driver flushes and the process ends.
+struct Ended {
+  int exit_code = 0;
+  std::string reason;
+};
+using CoordinatorOutput =
+    std::variant<Persist, SendToWorker, CloseStream, WriteLedger, WriteMetrics, WriteEvaluation,
+                 Event, WriteManifest, Reply, TargetChanged, Ended>;
+using CoordinatorOutputs = std::vector<CoordinatorOutput>;
+
+// ---- what people see ---------------------------------------------------------------------------
+
+struct WorkerStatus {
+  Member member;
+  std::optional<Rank> rank;
+  std::string state;  // joining, active, surveyed, draining, lost, spare
+  double micro_batches_per_second = 0;
+  absl::Duration last_seen;
+};
+struct Status {
+  Term term;
+  Generation generation;
+  std::string phase;
+  std::string phase_reason;
+  Position position;
+  Version settled;
+  int target_workers = 0;
+  std::vector<WorkerStatus> workers;  // members in rank order, then the others by name
+  std::optional<Version> latest_checkpoint;
+  std::optional<VoteResult> last_result;
+};
+
+// Secrets come from outside, because the core has no random numbers.
+using SecretSource = std::function<std::string(Generation)>;
+
+class CoordinatorCore {
+ public:
+  enum class Phase {
+    kReconnecting,  // after a restart: waits for the members of the journalled view
+    kGathering,     // too few workers, or no holder yet
+    kSurveying,
+    kForming,
+    kRunning,
+    kEnded,
+  };
+
+  // `restored` as read from the journal; checkpoints found on disk are already in it. Outputs of
+  // the start (the new term) come with the first Receive.
+  CoordinatorCore(Options options, RestoredState restored, absl::Time now, SecretSource secrets);
+
+  void Receive(const CoordinatorInput& input, absl::Time now, CoordinatorOutputs* out);
+  // Earliest moment at which Receive(Wake) could matter.
+  absl::Time NextWake() const;
+
+  Phase phase() const { return phase_; }
+  const std::shared_ptr<const View>& view() const { return view_; }
+  Status GetStatus(absl::Time now) const;
+
+ private:
+  // One connected incarnation.
+  struct Session {
+    Registration registration;
+    Member member;
+    absl::Time last_seen;    // effective time
+    absl::Time progress_at;  // effective time: its counter moved, or it waited for others
+    int64_t progress = -1;
+    double speed = 0;                              // micro-batches per second
+    absl::Time held_until = absl::InfinitePast();  // flapping: not a member before
+    Version settled_sent;
+  };
+  // A member of view_, from the Form that brought it to the Form that omits it.
+  struct MemberTrack {
+    bool gone = false;     // proved dead, or to be dropped: no answer of it counts any more
+    bool silent = false;   // heard nothing for `detection`; cleared by reconnecting
+    bool accused = false;  // a peer saw its data connection break; cleared by Activate
+    bool draining = false;
+    bool active = false;  // forming: Ready came; reconnecting: reported active; running: true
+    absl::Time missing_since = absl::InfiniteFuture();  // no stream since; cleared by reconnecting
+    std::optional<MemberState> answer;                  // to the survey; cleared by the next one
+    Step reported;                                      // newest decided step it reported
+    std::string lost_reason;
+  };
+  // A version whose parts are coming in.
+  struct CheckpointAttempt {
+    Generation generation;
+    int members = 0;  // parts to come
+    int64_t updates = 0;
+    std::map<Rank, std::string> parts;
+    bool writing = false;  // the driver has it
+  };
+
+  void Handle(const FromWorker& input);
+  void Handle(const StreamClosed& input);
+  void Handle(const ProcessDied& input);
+  void Handle(const UserRequest& input);
+  void Handle(const ManifestWritten& input);
+  void Handle(const Wake&);
+
+  void On(Session& session, const Heartbeat& m);
+  void On(Session& session, const SurveyAnswer& m);
+  void On(Session& session, const Report& m);
+  void On(Session& session, const CommFailed& m);
+  void On(Session& session, const Ready& m);
+  void On(Session& session, const ConnectFailed& m);
+  void On(Session& session, const FormProgress& m);
+  void On(Session& session, const RestoreFailed& m);
+  void On(Session& session, const DrainNotice& m);
+  void On(Session& session, const Leaving& m);
+  void On(Session& session, const PartWritten& m);
+  void On(Session& session, const Evaluated& m);
+  void On(Session& session, const HandedOver& m);
+  void On(Session& session, const Register& m);
+
+  void OnRegister(Registration registration, const Register& m);
+  std::optional<Refused> RefusalFor(const Register& m) const;
+  void OnReconnected(const Session& session, const Register& m);
+  void EndOlderNamesake(const Member& member);
+  void HoldOffFlapping(Session& session);
+
+  // Decisions that depend on time and on what has come in, taken after every input.
+  void Progress();
+  void CheckSilence();
+  void CheckReconnecting();
+  void CheckGathering();
+  void CheckRunning();
+  void CheckSurvey();
+  void CheckForming();
+  bool StillAwaited(const MemberTrack& track) const;
+  absl::Time AwaitedUntil(const MemberTrack& track) const;
+
+  void DropSession(Registration registration);
+  void MarkGone(Incarnation incarnation, const std::string& reason);
+  void MarkDraining(Incarnation incarnation, const std::string& reason);
+  void StartSurvey(const std::string& reason);
+  void AdoptReportedView();
+  void FormNext();
+  bool WaitForSilentHolders() const;
+  std::vector<Incarnation> Newcomers() const;  // admitted, connected, not held; oldest first
+  bool EnoughToStart(size_t newcomers) const;
+  void FillBeginning(const Decision& decision, const View& view, Form* form, FormRecord* record);
+  void FillRestore(const View& view, Form* form, FormRecord* record);
+  void FillWork(const Decision& decision, const View& view, Form* form) const;
+  void EnterView(const Form& form, FormRecord record);
+  void FailAttemptsOfLost(const View& old_view);
+  std::optional<RestoreSource> NewestCheckpoint() const;
+  bool OnAncestry(const Version& version) const;
+  Generation TakeGeneration();
+  void ActivateView();
+
+  void AcceptLines(const std::vector<LedgerLine>& lines);
+  void Witness(const VoteResult& result);
+  void NoteDigests(const VoteResult& result);
+  void Reported(MemberTrack& track, const Position& position);
+  void Settle();
+  void TryManifests();
+  void FailAttempt(const Version& version, const std::string& worker, const std::string& error);
+  void MaybeEnd();
+  void EndRun(int member_code, int exit_code, const std::string& reason);
+  void BeginStop(const std::string& reason);
+  void PersistRecord(JournalRecord record);
+  Session* SessionOf(Incarnation incarnation);
+  const Session* SessionOf(Incarnation incarnation) const;
+  std::string NameOf(Incarnation incarnation) const;
+  void Send(Incarnation to, CoordinatorMessage message);
+  void Broadcast(const CoordinatorMessage& message);  // to all members of view_ with a stream
+  void Answer(uint64_t id, bool ok, std::string text) { Emit(Reply{id, ok, std::move(text)}); }
+  void Emit(CoordinatorOutput output) { out_->push_back(std::move(output)); }
+  void Note(std::string event, std::string worker, std::string reason,
+            std::map<std::string, double> phase_ms = {});
+  void SetPhase(Phase phase, std::string reason);
+  bool IsMember(Incarnation incarnation) const { return tracks_.contains(incarnation); }
+  const std::string& change_reason() const { return phase_reason_; }
+  Purpose form_purpose() const { return stopping_view_ ? Purpose::kStop : Purpose::kTrain; }
+  absl::Time Effective() const { return now_ - paused_; }  // own pauses taken out
+
+  const Options options_;
+  const SecretSource secrets_;
+  RestoredState restored_;  // folded on with every record persisted: the one copy of durable facts
+  Term term_;
+  bool started_ = false;  // the records of the start were emitted
+  absl::Time now_;
+  absl::Duration paused_;  // own pauses so far: taken out of everybody's silence
+  absl::Time expected_wake_ = absl::InfiniteFuture();
+
+  Phase phase_ = Phase::kGathering;
+  std::string phase_reason_;
+  absl::Time phase_since_;
+  absl::Time change_since_ = absl::InfinitePast();  // first sign of the change under way
+  std::map<std::string, double> phase_ms_;          // of that change, so far
+
+  std::shared_ptr<const View> view_;           // last journalled; null before the first
+  std::optional<Form> form_;                   // of view_, to send again; cleared by Activate
+  std::shared_ptr<const View> reported_view_;  // newest one that workers say and the journal lacks
+  Timeline reported_timeline_;
+  Generation next_generation_;
+  Timeline timeline_;
+  Timeline highest_timeline_;
+  Position position_;                          // highest decided one known here
+  int64_t updates_ = 0;                        // optimizer's count at position_
+  std::map<Incarnation, MemberTrack> tracks_;  // exactly the members of view_
+  std::set<Incarnation> troubled_;             // of them: missing, gone or draining
+  std::set<Incarnation> awaited_;              // surveying: answer to come; forming: Ready to come
+  std::map<Registration, Session> sessions_;
+  std::map<Incarnation, Registration> by_incarnation_;
+  std::set<std::pair<absl::Time, Registration>> deadlines_;  // effective time; checked lazily
+  std::set<Incarnation> fenced_;                             // omitted by a Form: never return (I6)
+  std::string numerics_version_;                             // of the first worker
+  std::vector<VoteResult> witnessed_;                 // newest results of timeline_, at most two
+  std::map<Incarnation, int> accusations_;            // failed connects since the last Activate
+  int connect_attempts_ = 0;                          // failed since the last Activate
+  absl::Time joiner_since_ = absl::InfiniteFuture();  // a newcomer has waited since
+  bool adopt_ = false;                                // a person said --adopt
+  bool force_restore_ = false;  // copies diverged; cleared by the restoring Form
+  bool stop_requested_ = false;
+  std::string stop_reason_;
+  bool stopping_view_ = false;  // the active view only checkpoints; set by Activate
+  bool ending_ = false;         // members are released; waits for their streams
+  int end_code_ = 0;
+  std::string end_reason_;
+
+  std::map<Version, LedgerLine> lines_;  // decided, not yet written
+  Version settled_;                      // the ledger is written up to here
+  std::map<Step, int> report_counts_;    // members by newest reported step
+  std::map<Version, CheckpointAttempt> attempts_;
+  std::set<Version> failed_attempts_;  // of the current generation
+  std::map<Version, std::pair<Generation, std::map<Rank, EvaluationPart>>> evaluations_;
+  std::optional<Version> latest_evaluation_;
+  std::optional<Version> latest_checkpoint_;
+  std::vector<uint64_t> checkpoint_replies_;  // requests that wait for the next manifest
+  struct Flap {
+    int deaths = 0;
+    absl::Time last = absl::InfinitePast();
+  };
+  std::map<std::string, Flap> flaps_;  // by worker name
+  CoordinatorOutputs* out_ = nullptr;
+};
+
+std::string ToString(CoordinatorCore::Phase phase);
+
+}  // namespace starling::membership

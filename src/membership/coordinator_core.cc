@@ -1,0 +1,979 @@
+// Sessions, surveys and views. The bookkeeping of steps, checkpoints and requests is in
+// coordinator_books.cc.
+#include "starling/membership/coordinator_core.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "starling/base/exit_codes.h"
+
+namespace starling::membership {
+namespace {
+
+constexpr int kFenced = static_cast<int>(ExitCode::kFenced);
+constexpr int kDrained = static_cast<int>(ExitCode::kDrained);
+constexpr int kConfig = static_cast<int>(ExitCode::kConfig);
+constexpr int kInternal = static_cast<int>(ExitCode::kInternal);
+// Numbers reserved in the journal at a time: proposals need no fsync of their own.
+constexpr uint64_t kGenerationBlock = 16;
+// Deaths of one name within this time are held off with growing delay from the third on.
+constexpr absl::Duration kFlapWindow = absl::Minutes(1);
+
+plan::Speed Quantise(double micro_batches_per_second) {
+  return static_cast<plan::Speed>(
+      std::clamp(std::lround(micro_batches_per_second * 1000), 0L, 4'000'000'000L));
+}
+
+}  // namespace
+
+std::string ToString(CoordinatorCore::Phase phase) {
+  switch (phase) {
+    case CoordinatorCore::Phase::kReconnecting:
+      return "reconnecting";
+    case CoordinatorCore::Phase::kGathering:
+      return "gathering";
+    case CoordinatorCore::Phase::kSurveying:
+      return "surveying";
+    case CoordinatorCore::Phase::kForming:
+      return "forming";
+    case CoordinatorCore::Phase::kRunning:
+      return "running";
+    case CoordinatorCore::Phase::kEnded:
+      return "ended";
+  }
+  return "?";
+}
+
+CoordinatorCore::CoordinatorCore(Options options, RestoredState restored, absl::Time now,
+                                 SecretSource secrets)
+    : options_(std::move(options)),
+      secrets_(std::move(secrets)),
+      restored_(std::move(restored)),
+      term_(restored_.term.Next()),
+      now_(now),
+      phase_since_(now),
+      next_generation_(restored_.generations_up_to.Next()) {
+  for (const auto& [timeline, fork] : restored_.forks) {
+    highest_timeline_ = std::max(highest_timeline_, timeline);
+  }
+  for (const CheckpointRecord& checkpoint : restored_.checkpoints) {
+    highest_timeline_ = std::max(highest_timeline_, checkpoint.version.timeline);
+  }
+  if (restored_.ledger_last) settled_ = *restored_.ledger_last;
+  if (restored_.form) {
+    const FormRecord& form = *restored_.form;
+    view_ = std::make_shared<View>(form.view);
+    position_ = form.position;
+    updates_ = form.updates;
+    timeline_ = form.position.timeline;
+    highest_timeline_ = std::max(highest_timeline_, timeline_);
+    for (const Member& member : view_->members) {
+      MemberTrack track;
+      track.missing_since = now;
+      track.reported = position_.step;
+      track.draining = restored_.draining.contains(member.incarnation);
+      tracks_[member.incarnation] = track;
+      troubled_.insert(member.incarnation);
+    }
+    report_counts_[position_.step] = static_cast<int>(tracks_.size());
+    SetPhase(Phase::kReconnecting, "waits for the members of the journalled view");
+  } else {
+    SetPhase(Phase::kGathering, "waits for workers");
+  }
+  for (const CheckpointRecord& checkpoint : restored_.checkpoints) {
+    if (!OnAncestry(checkpoint.version)) continue;
+    if (!latest_checkpoint_ || *latest_checkpoint_ < checkpoint.version) {
+      latest_checkpoint_ = checkpoint.version;
+    }
+  }
+}
+
+void CoordinatorCore::Receive(const CoordinatorInput& input, absl::Time now,
+                              CoordinatorOutputs* out) {
+  out_ = out;
+  // A pause of this process is nobody else's silence.
+  if (started_ && now > expected_wake_ + options_.detection / 8) paused_ += now - expected_wake_;
+  now_ = now;
+  if (!started_) {
+    started_ = true;
+    if (!restored_.run) {
+      PersistRecord(RunRecord{options_.run_id, options_.config_hash, options_.model_hash, 0});
+    }
+    PersistRecord(TermRecord{term_});
+    if (restored_.done && restored_.done->step.value() >= options_.total_steps) {
+      EndRun(0, 0, "training was already complete");
+    }
+  }
+  std::visit([this](const auto& value) { Handle(value); }, input);
+  Progress();
+  expected_wake_ = NextWake();
+  out_ = nullptr;
+}
+
+// ---- streams and sessions ----------------------------------------------------------------------
+
+void CoordinatorCore::Handle(const FromWorker& input) {
+  if (const auto* message = std::get_if<Register>(&input.message)) {
+    OnRegister(input.registration, *message);
+    return;
+  }
+  const auto it = sessions_.find(input.registration);
+  if (it == sessions_.end()) return;  // an older connection of somebody, or never admitted
+  Session& session = it->second;
+  session.last_seen = Effective();
+  std::visit(
+      [&](const auto& message) {
+        if constexpr (!std::is_same_v<std::decay_t<decltype(message)>, Register>)
+          On(session, message);
+      },
+      input.message);
+}
+
+void CoordinatorCore::Handle(const StreamClosed& input) {
+  const auto it = sessions_.find(input.registration);
+  if (it == sessions_.end()) return;
+  const Incarnation incarnation = it->second.member.incarnation;
+  DropSession(input.registration);
+  const auto track = tracks_.find(incarnation);
+  if (track == tracks_.end() || track->second.missing_since != absl::InfiniteFuture()) return;
+  track->second.missing_since = now_;
+  if (track->second.lost_reason.empty()) track->second.lost_reason = "its control stream ended";
+  troubled_.insert(incarnation);
+}
+
+void CoordinatorCore::Handle(const ProcessDied& input) {
+  if (!view_) return;
+  for (const Member& member : view_->members) {
+    if (member.host == input.host && member.pid == input.pid) {
+      MarkGone(member.incarnation, input.reason);
+      return;
+    }
+  }
+}
+
+void CoordinatorCore::Handle(const Wake&) {}
+
+void CoordinatorCore::DropSession(Registration registration) {
+  const auto it = sessions_.find(registration);
+  if (it == sessions_.end()) return;
+  const auto newest = by_incarnation_.find(it->second.member.incarnation);
+  if (newest != by_incarnation_.end() && newest->second == registration)
+    by_incarnation_.erase(newest);
+  sessions_.erase(it);
+}
+
+std::optional<Refused> CoordinatorCore::RefusalFor(const Register& m) const {
+  if (m.protocol_version != kProtocolVersion) {
+    return Refused{kFenced, absl::StrCat("the worker speaks protocol version ", m.protocol_version,
+                                         ", the coordinator ", kProtocolVersion,
+                                         ": use binaries of one release")};
+  }
+  if (m.run_id != options_.run_id) {
+    return Refused{kConfig, absl::StrCat("the worker belongs to run '", m.run_id,
+                                         "', this is run '", options_.run_id, "'")};
+  }
+  if (fenced_.contains(m.member.incarnation)) {
+    return Refused{kFenced, "this incarnation was dropped from the run; start the worker anew"};
+  }
+  if (m.config_hash != options_.config_hash || m.model_hash != options_.model_hash) {
+    return Refused{
+        kConfig,
+        "the worker's configuration changes the meaning of a step (model, data, seed, batch, "
+        "optimizer, schedule or precision differ): use the run's config.resolved.yaml, or "
+        "restart the run with --accept-config-change"};
+  }
+  if (!numerics_version_.empty() && m.numerics_version != numerics_version_) {
+    return Refused{kFenced, absl::StrCat("the worker's numerics version '", m.numerics_version,
+                                         "' differs from the run's '", numerics_version_,
+                                         "': use binaries of one release")};
+  }
+  const uint64_t known = restored_.run ? restored_.run->data_hash : 0;
+  if (known != 0 && m.data_hash != known && !options_.accept_config_change) {
+    return Refused{kConfig, "the worker's token files or tokenizer differ from the run's"};
+  }
+  // A member of a view that this journal has superseded; of a newer one it may be a witness.
+  if (m.view && view_ && !IsMember(m.member.incarnation) &&
+      m.view->generation <= view_->generation) {
+    return Refused{kFenced, "this incarnation was dropped from the run; start the worker anew"};
+  }
+  return std::nullopt;
+}
+
+void CoordinatorCore::OnRegister(Registration registration, const Register& m) {
+  if (m.highest_term >= term_) {  // the journal is older than what workers have seen
+    term_ = m.highest_term.Next();
+    PersistRecord(TermRecord{term_});
+  }
+  if (ending_) {
+    Emit(SendToWorker{registration, Release{end_code_, end_reason_}});
+    return;
+  }
+  if (const std::optional<Refused> refusal = RefusalFor(m)) {
+    Note("refused", m.member.name, refusal->reason);
+    Emit(SendToWorker{registration, *refusal});
+    return;
+  }
+  if (restored_.run->data_hash != m.data_hash) {
+    RunRecord run = *restored_.run;
+    run.data_hash = m.data_hash;
+    PersistRecord(run);
+  }
+  numerics_version_ = m.numerics_version;
+  const Incarnation incarnation = m.member.incarnation;
+  if (const auto older = by_incarnation_.find(incarnation); older != by_incarnation_.end()) {
+    const Registration old = older->second;
+    DropSession(old);
+    Emit(CloseStream{old});
+  }
+  EndOlderNamesake(m.member);
+  Session session{.registration = registration,
+                  .member = m.member,
+                  .last_seen = Effective(),
+                  .progress_at = Effective()};
+  const bool member = IsMember(incarnation);
+  if (!member && !m.view) {
+    HoldOffFlapping(session);
+    joiner_since_ = std::min(joiner_since_, now_);
+    Note("registered", m.member.name, absl::StrCat("pid ", m.member.pid, " on ", m.member.host));
+  }
+  Session& kept = sessions_[registration] = session;
+  by_incarnation_[incarnation] = registration;
+  deadlines_.insert({Effective() + options_.detection, registration});
+  const bool go_on = member && m.active && m.view && m.view->generation == view_->generation &&
+                     (phase_ == Phase::kReconnecting || phase_ == Phase::kRunning);
+  Emit(SendToWorker{registration, Registered{term_, registration, go_on}});
+  if (member) {
+    OnReconnected(kept, m);
+  } else if (m.view) {
+    if (!reported_view_ || reported_view_->generation < m.view->generation) reported_view_ = m.view;
+    reported_timeline_ = std::max(reported_timeline_, m.state.position.timeline);
+    next_generation_ = std::max(next_generation_, m.view->generation.Next());
+  }
+}
+
+// A name has one life at a time: the newer one is what the launcher means.
+void CoordinatorCore::EndOlderNamesake(const Member& member) {
+  std::vector<Registration> older;
+  for (const auto& [registration, session] : sessions_) {
+    if (session.member.name == member.name && session.member.incarnation != member.incarnation) {
+      older.push_back(registration);
+    }
+  }
+  for (Registration registration : older) {
+    Emit(SendToWorker{registration,
+                      Release{kFenced, "a newer incarnation of this worker registered"}});
+    fenced_.insert(sessions_.at(registration).member.incarnation);
+    DropSession(registration);
+  }
+  if (!view_) return;
+  for (const Member& known : view_->members) {
+    if (known.name == member.name && known.incarnation != member.incarnation) {
+      MarkGone(known.incarnation, "a newer incarnation of it registered");
+    }
+  }
+}
+
+void CoordinatorCore::HoldOffFlapping(Session& session) {
+  const auto it = flaps_.find(session.member.name);
+  if (it == flaps_.end() || now_ - it->second.last > kFlapWindow || it->second.deaths < 3) return;
+  const int exponent = std::min(it->second.deaths - 3, 6);
+  session.held_until = now_ + std::min(absl::Minutes(1), absl::Seconds(1) * (1 << exponent));
+  Note("held_off", session.member.name,
+       absl::StrCat("died ", it->second.deaths, " times within a minute; joins in ",
+                    absl::FormatDuration(session.held_until - now_)));
+}
+
+void CoordinatorCore::OnReconnected(const Session& session, const Register& m) {
+  const Incarnation incarnation = session.member.incarnation;
+  MemberTrack& track = tracks_.at(incarnation);
+  if (track.gone) return;
+  track.missing_since = absl::InfiniteFuture();
+  track.silent = false;
+  track.lost_reason.clear();
+  if (!track.draining) troubled_.erase(incarnation);
+  AcceptLines(m.unsettled);
+  if (m.state.last_result) Witness(*m.state.last_result);
+  if (m.state.pending_result) Witness(*m.state.pending_result);
+  if (m.state.complete) Reported(track, m.state.position);
+  track.active = m.active && m.view && m.view->generation == view_->generation;
+  switch (phase_) {
+    case Phase::kSurveying:
+      if (!track.answer) Send(incarnation, Revoke{term_, view_->generation, change_reason()});
+      return;
+    case Phase::kForming:
+      track.active = false;
+      if (!m.view || m.view->generation < view_->generation) Send(incarnation, *form_);
+      return;
+    case Phase::kRunning:
+      // It may have missed Activate; a member that is not active at all ends the generation.
+      if (!track.active)
+        StartSurvey(absl::StrCat(session.member.name, " reconnected and is not active"));
+      return;
+    default:
+      return;
+  }
+}
+
+// ---- silence and loss --------------------------------------------------------------------------
+
+void CoordinatorCore::On(Session& session, const Heartbeat& m) {
+  session.speed = m.micro_batches_per_second;
+  if (m.progress != session.progress || m.waiting) {
+    session.progress = m.progress;
+    session.progress_at = Effective();
+  } else {
+    const double usual = session.speed > 0 ? 10.0 / session.speed : 0.0;
+    const absl::Duration limit = std::max(options_.stuck_after, absl::Seconds(usual));
+    if (IsMember(session.member.incarnation) && Effective() - session.progress_at > limit) {
+      MarkGone(session.member.incarnation,
+               absl::StrCat("stuck: no progress for ", absl::FormatDuration(limit)));
+      return;
+    }
+  }
+  if (session.settled_sent < settled_) {
+    session.settled_sent = settled_;
+    Send(session.member.incarnation, Settled{settled_});
+  }
+}
+
+void CoordinatorCore::CheckSilence() {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= Effective()) {
+    const Registration registration = deadlines_.begin()->second;
+    deadlines_.erase(deadlines_.begin());
+    const auto it = sessions_.find(registration);
+    if (it == sessions_.end()) continue;
+    const absl::Time due = it->second.last_seen + options_.detection;
+    if (due > Effective()) {
+      deadlines_.insert({due, registration});
+      continue;
+    }
+    const Incarnation incarnation = it->second.member.incarnation;
+    DropSession(registration);
+    Emit(CloseStream{registration});
+    const auto track = tracks_.find(incarnation);
+    if (track == tracks_.end()) continue;
+    track->second.missing_since = std::min(track->second.missing_since, now_);
+    track->second.silent = true;
+    track->second.lost_reason =
+        absl::StrCat("silent for ", absl::FormatDuration(options_.detection));
+    troubled_.insert(incarnation);
+  }
+}
+
+void CoordinatorCore::MarkGone(Incarnation incarnation, const std::string& reason) {
+  const auto it = tracks_.find(incarnation);
+  if (it == tracks_.end() || it->second.gone) return;
+  it->second.gone = true;
+  it->second.lost_reason = reason;
+  it->second.answer.reset();
+  troubled_.insert(incarnation);
+  awaited_.erase(incarnation);
+}
+
+void CoordinatorCore::MarkDraining(Incarnation incarnation, const std::string& reason) {
+  MemberTrack& track = tracks_.at(incarnation);
+  if (track.draining) return;
+  track.draining = true;
+  troubled_.insert(incarnation);
+  PersistRecord(DrainRecord{incarnation});
+  Note("draining", NameOf(incarnation), reason);
+}
+
+// When a missing member's grace ends: shortest when its death is plain, longest after a restart of
+// this process, when everybody's stream is new.
+absl::Time CoordinatorCore::AwaitedUntil(const MemberTrack& track) const {
+  if (track.missing_since == absl::InfiniteFuture()) return absl::InfiniteFuture();
+  if (track.silent || track.accused) return track.missing_since;
+  return track.missing_since + options_.reconnect_grace();
+}
+
+bool CoordinatorCore::StillAwaited(const MemberTrack& track) const {
+  return !track.gone && !track.answer && AwaitedUntil(track) > now_;
+}
+
+// ---- reactions to members ----------------------------------------------------------------------
+
+void CoordinatorCore::On(Session& session, const CommFailed& m) {
+  if (!view_ || m.generation != view_->generation) return;
+  for (Incarnation suspect : m.suspects) {
+    const auto track = tracks_.find(suspect);
+    if (track != tracks_.end() && suspect != session.member.incarnation)
+      track->second.accused = true;
+  }
+  if (phase_ == Phase::kRunning || phase_ == Phase::kForming) {
+    StartSurvey(absl::StrCat(session.member.name, ": ", m.reason));
+  }
+}
+
+void CoordinatorCore::On(Session& session, const ConnectFailed& m) {
+  if (!view_ || m.generation != view_->generation || phase_ != Phase::kForming) return;
+  ++connect_attempts_;
+  Incarnation worst;
+  for (Incarnation peer : m.unreachable) {
+    if (!IsMember(peer)) continue;
+    ++accusations_[peer];
+    ++accusations_[session.member.incarnation];
+    tracks_.at(peer).accused = true;
+  }
+  if (connect_attempts_ >= 2) {
+    // Two live members that cannot reach each other: the one that fewer reach goes, ties: the
+    // newest.
+    int most = 0;
+    for (const Member& member : view_->members) {
+      const auto it = accusations_.find(member.incarnation);
+      if (it != accusations_.end() && it->second >= most) {
+        most = it->second;
+        worst = member.incarnation;
+      }
+    }
+    if (most > 0) MarkGone(worst, absl::StrCat("peers cannot reach it: ", m.reason));
+  }
+  StartSurvey(absl::StrCat(session.member.name, " cannot connect: ", m.reason));
+}
+
+void CoordinatorCore::On(Session& session, const FormProgress&) {
+  session.progress_at = Effective();
+}
+
+void CoordinatorCore::On(Session& session, const RestoreFailed& m) {
+  Note("checkpoint_bad", session.member.name, absl::StrCat(m.checkpoint, ": ", m.reason));
+  PersistRecord(CheckpointRecord{m.checkpoint, {}, false});
+  if (view_ && m.generation == view_->generation && phase_ == Phase::kForming) {
+    StartSurvey(absl::StrCat("checkpoint ", m.checkpoint, " cannot be read"));
+  }
+}
+
+void CoordinatorCore::On(Session& session, const DrainNotice& m) {
+  if (IsMember(session.member.incarnation)) {
+    MarkDraining(session.member.incarnation,
+                 absl::StrCat(m.reason, ", leaves within ", m.deadline_ms, " ms"));
+  } else {
+    Send(session.member.incarnation, Release{kDrained, "drained before it was a member"});
+  }
+}
+
+void CoordinatorCore::On(Session& session, const Leaving& m) {
+  Note("leaving", session.member.name, m.reason);
+  MarkGone(session.member.incarnation, m.reason);
+  if (m.exit_code == kInternal) EndRun(kInternal, kInternal, m.reason);
+}
+
+void CoordinatorCore::On(Session& session, const SurveyAnswer& m) {
+  AcceptLines(m.unsettled);
+  const auto it = tracks_.find(session.member.incarnation);
+  if (it == tracks_.end() || it->second.gone || m.generation != view_->generation) return;
+  if (m.state.last_result) Witness(*m.state.last_result);
+  if (m.state.pending_result) Witness(*m.state.pending_result);
+  if (phase_ != Phase::kSurveying) return;
+  it->second.answer = m.state;
+  awaited_.erase(session.member.incarnation);
+}
+
+void CoordinatorCore::On(Session& session, const Ready& m) {
+  AcceptLines(m.unsettled);
+  const auto it = tracks_.find(session.member.incarnation);
+  if (it == tracks_.end() || !view_ || m.generation != view_->generation) return;
+  if (phase_ == Phase::kForming) {
+    it->second.active = true;
+    awaited_.erase(session.member.incarnation);
+  } else if (phase_ == Phase::kRunning) {
+    Send(session.member.incarnation, Activate{term_, view_->generation});  // it was lost on the way
+  }
+}
+
+void CoordinatorCore::On(Session&, const HandedOver&) {}
+
+// ---- the phases --------------------------------------------------------------------------------
+
+void CoordinatorCore::SetPhase(Phase phase, std::string reason) {
+  phase_ = phase;
+  phase_reason_ = std::move(reason);
+  phase_since_ = now_;
+}
+
+void CoordinatorCore::Progress() {
+  CheckSilence();
+  // A phase that ends may let the next one end at once.
+  for (int turns = 0; turns < 8; ++turns) {
+    const Phase before = phase_;
+    switch (phase_) {
+      case Phase::kReconnecting:
+        CheckReconnecting();
+        break;
+      case Phase::kGathering:
+        CheckGathering();
+        break;
+      case Phase::kRunning:
+        CheckRunning();
+        break;
+      case Phase::kSurveying:
+        CheckSurvey();
+        break;
+      case Phase::kForming:
+        CheckForming();
+        break;
+      case Phase::kEnded:
+        return;
+    }
+    if (phase_ == before) break;
+  }
+  Settle();
+  TryManifests();
+  MaybeEnd();
+}
+
+void CoordinatorCore::CheckReconnecting() {
+  if (reported_view_ && reported_view_->generation > view_->generation) {
+    SetPhase(Phase::kGathering, "the journal is older than the workers' view");
+    return;
+  }
+  const bool window_over = now_ - phase_since_ >= options_.reconnect_window();
+  bool all_active = true;
+  for (const auto& [incarnation, track] : tracks_) {
+    if (track.missing_since == absl::InfiniteFuture() && !track.gone) {
+      all_active = all_active && track.active;
+      continue;
+    }
+    all_active = false;
+    if (!track.gone && !window_over) return;
+  }
+  if (all_active) {
+    SetPhase(Phase::kRunning, "all members came back");
+    Note("resumed", "", "the coordinator is back; training had gone on");
+  } else {
+    StartSurvey("not all members came back after the coordinator's restart");
+  }
+}
+
+void CoordinatorCore::CheckRunning() {
+  if (force_restore_) return StartSurvey("copies of the state differ");
+  for (Incarnation incarnation : troubled_) {
+    const MemberTrack& track = tracks_.at(incarnation);
+    if (stopping_view_ && track.draining && track.lost_reason.empty())
+      continue;  // it leaves anyway
+    const std::string why =
+        track.draining && track.lost_reason.empty() ? "drains" : track.lost_reason;
+    return StartSurvey(absl::StrCat(NameOf(incarnation), " ", why));
+  }
+  if (stop_requested_ && form_purpose() != Purpose::kStop) return StartSurvey(stop_reason_);
+  if (position_.step.value() >= options_.total_steps || stop_requested_) return;
+  const size_t room = static_cast<size_t>(
+      std::max<int>(0, options_.max_workers - static_cast<int>(tracks_.size())));
+  const size_t newcomers = std::min(Newcomers().size(), room);
+  if (newcomers == 0) return;
+  const int target = restored_.target_workers.value_or(options_.expected_workers);
+  if (now_ - joiner_since_ >= options_.join_settle() ||
+      static_cast<int>(tracks_.size() + newcomers) >= target) {
+    StartSurvey(newcomers == 1 ? "a worker joins" : absl::StrCat(newcomers, " workers join"));
+  }
+}
+
+void CoordinatorCore::StartSurvey(const std::string& reason) {
+  if (phase_ == Phase::kRunning || phase_ == Phase::kReconnecting || phase_ == Phase::kGathering) {
+    change_since_ = now_;
+    phase_ms_.clear();
+    for (Incarnation incarnation : troubled_) {
+      const absl::Time since = tracks_.at(incarnation).missing_since;
+      if (since < change_since_) change_since_ = since;
+    }
+    phase_ms_["detect"] = absl::ToDoubleMilliseconds(now_ - change_since_);
+  }
+  SetPhase(Phase::kSurveying, reason);
+  form_.reset();
+  awaited_.clear();
+  for (auto& [incarnation, track] : tracks_) {
+    track.active = false;
+    track.answer.reset();
+    if (!track.gone) awaited_.insert(incarnation);
+  }
+  Broadcast(Revoke{term_, view_->generation, reason});
+}
+
+void CoordinatorCore::CheckSurvey() {
+  for (Incarnation incarnation : troubled_) {
+    if (awaited_.contains(incarnation) && !StillAwaited(tracks_.at(incarnation))) {
+      awaited_.erase(incarnation);
+    }
+  }
+  if (awaited_.empty()) FormNext();
+}
+
+void CoordinatorCore::CheckForming() {
+  for (Incarnation incarnation : troubled_) {
+    MemberTrack& track = tracks_.at(incarnation);
+    if (track.gone || AwaitedUntil(track) <= now_) {
+      StartSurvey(absl::StrCat(NameOf(incarnation), " ", track.lost_reason));
+      return;
+    }
+  }
+  if (awaited_.empty()) {
+    ActivateView();
+  } else if (now_ - phase_since_ > options_.stuck_after) {
+    for (Incarnation incarnation : awaited_) {
+      const Session* session = SessionOf(incarnation);
+      if (session != nullptr && Effective() - session->progress_at > options_.stuck_after) {
+        MarkGone(incarnation, absl::StrCat("not ready for generation ", view_->generation.value(),
+                                           " after ", absl::FormatDuration(options_.stuck_after)));
+        StartSurvey("a member does not get ready");
+        return;
+      }
+    }
+  }
+}
+
+std::vector<Incarnation> CoordinatorCore::Newcomers() const {
+  std::vector<Incarnation> found;
+  for (const auto& [registration, session] : sessions_) {
+    const Incarnation incarnation = session.member.incarnation;
+    if (IsMember(incarnation) || fenced_.contains(incarnation) || session.held_until > now_)
+      continue;
+    if (reported_view_ && reported_view_->RankOf(incarnation)) continue;
+    found.push_back(incarnation);
+  }
+  return found;
+}
+
+// Whether a run without surviving members may start with these newcomers.
+bool CoordinatorCore::EnoughToStart(size_t newcomers) const {
+  const int count = static_cast<int>(newcomers);
+  const int wanted = restored_.target_workers.value_or(options_.expected_workers);
+  if (count >= std::clamp(wanted, options_.min_workers, options_.max_workers)) return true;
+  return count >= options_.min_workers && now_ - joiner_since_ >= options_.gather_after;
+}
+
+void CoordinatorCore::CheckGathering() {
+  if (reported_view_) {
+    size_t present = 0;
+    for (const Member& member : reported_view_->members) {
+      present += by_incarnation_.contains(member.incarnation) ? 1 : 0;
+    }
+    if (2 * present > reported_view_->members.size() || (adopt_ && present > 0))
+      AdoptReportedView();
+    return;
+  }
+  // Survivors of a view that was too small wait with their state; the newest change decides anew.
+  if (view_) {
+    bool survivor = false;
+    for (auto& [incarnation, track] : tracks_) {
+      if (track.answer && (track.gone || AwaitedUntil(track) <= now_)) track.answer.reset();
+      survivor = survivor || track.answer.has_value();
+    }
+    if (stop_requested_ && !survivor) return EndRun(kDrained, kDrained, stop_reason_);
+    const size_t newcomers = Newcomers().size();
+    if (survivor ? (newcomers > 0 || stop_requested_) : EnoughToStart(newcomers)) FormNext();
+    return;
+  }
+  if (stop_requested_) return EndRun(kDrained, kDrained, stop_reason_);
+  if (EnoughToStart(Newcomers().size())) FormNext();
+}
+
+// The journal is gone or stale: a strict majority of the newest reported view is proof enough.
+void CoordinatorCore::AdoptReportedView() {
+  FormRecord record;
+  record.view = *reported_view_;
+  record.position.timeline = reported_timeline_;
+  record.reason = "adopted from its members, because the journal lacked it";
+  view_ = reported_view_;
+  reported_view_.reset();
+  timeline_ = reported_timeline_;
+  highest_timeline_ = std::max(highest_timeline_, timeline_);
+  position_ = record.position;
+  tracks_.clear();
+  troubled_.clear();
+  for (const Member& member : view_->members) {
+    MemberTrack track;
+    if (!by_incarnation_.contains(member.incarnation)) {
+      track.missing_since = now_;
+      troubled_.insert(member.incarnation);
+    }
+    tracks_[member.incarnation] = track;
+  }
+  Note("adopted", "", record.reason);
+  PersistRecord(std::move(record));
+  StartSurvey("the view was adopted from its members");
+}
+
+// ---- the next view -----------------------------------------------------------------------------
+
+bool CoordinatorCore::WaitForSilentHolders() const {
+  return std::any_of(tracks_.begin(), tracks_.end(), [&](const auto& entry) {
+    const MemberTrack& track = entry.second;
+    return !track.gone && !track.answer && track.missing_since + options_.patience > now_ &&
+           track.missing_since != absl::InfiniteFuture();
+  });
+}
+
+void CoordinatorCore::FormNext() {
+  DecideInput input;
+  input.timeline = timeline_;
+  input.witnessed = witnessed_;
+  if (view_) {
+    for (const auto& [incarnation, track] : tracks_) {
+      if (track.answer && !track.gone) input.survivors[incarnation] = *track.answer;
+    }
+  }
+  Decision decision = Decide(input);
+  if (force_restore_) decision = Decision{};
+  const bool restore = decision.kind == Decision::Kind::kRestore;
+  if (restore && view_ && !force_restore_ && WaitForSilentHolders()) {
+    phase_reason_ = "waits for a silent member that holds the only copy of the state";
+    return;
+  }
+  // Survivors keep their order; leavers are left out unless they hold the only copies.
+  View next;
+  bool holder_stays = false;
+  int leavers = 0;
+  const auto holds = [&](Incarnation i) {
+    return std::find(decision.holders.begin(), decision.holders.end(), i) != decision.holders.end();
+  };
+  for (int pass = 0; pass < 2 && view_; ++pass) {
+    if (pass == 1 && (restore || holder_stays || decision.holders.empty())) break;
+    next.members.clear();
+    leavers = 0;
+    for (const Member& member : view_->members) {
+      if (!input.survivors.contains(member.incarnation)) continue;
+      const bool leaves = tracks_.at(member.incarnation).draining && !stop_requested_ && pass == 0;
+      leavers += leaves ? 1 : 0;
+      if (leaves) continue;
+      holder_stays = holder_stays || holds(member.incarnation);
+      next.members.push_back(member);
+    }
+  }
+  const size_t survivors = next.members.size();
+  if (!stop_requested_ && position_.step.value() < options_.total_steps) {
+    for (Incarnation newcomer : Newcomers()) {
+      if (static_cast<int>(next.members.size()) >= options_.max_workers) break;
+      next.members.push_back(SessionOf(newcomer)->member);
+    }
+  } else if (survivors == 0) {
+    for (Incarnation newcomer : Newcomers()) next.members.push_back(SessionOf(newcomer)->member);
+  }
+  const bool enough =
+      static_cast<int>(next.members.size()) >= options_.min_workers || stop_requested_;
+  const bool may_start = survivors > 0 || EnoughToStart(next.members.size());
+  if (!enough && leavers > 0) {
+    // Nobody to go on with: the version is checkpointed by the leavers and all leave.
+    BeginStop("fewer than elastic.min_workers would remain");
+    return FormNext();
+  }
+  if (!enough || next.members.empty() || !may_start) {
+    SetPhase(Phase::kGathering, absl::StrCat("waits for workers: ", next.members.size(),
+                                             " of at least ", options_.min_workers));
+    return;
+  }
+  next.generation = TakeGeneration();
+  Form form;
+  FormRecord record;
+  form.purpose = stop_requested_ ? Purpose::kStop : Purpose::kTrain;
+  FillBeginning(decision, next, &form, &record);
+  record.reason = phase_reason_ + "; " + decision.reason;
+  FillWork(decision, next, &form);
+  form.term = term_;
+  form.secret = secrets_(next.generation);
+  form.view = std::make_shared<View>(std::move(next));
+  form.latest_checkpoint = latest_checkpoint_;
+  form.latest_evaluation = latest_evaluation_;
+  EnterView(form, std::move(record));
+}
+
+void CoordinatorCore::FillBeginning(const Decision& decision, const View& view, Form* form,
+                                    FormRecord* record) {
+  if (decision.kind == Decision::Kind::kRestore) {
+    FillRestore(view, form, record);
+  } else {
+    form->position = decision.position;
+    form->updates = decision.updates;
+    form->result = decision.result;
+    std::vector<Rank> donors, receivers;
+    for (size_t r = 0; r < view.members.size(); ++r) {
+      const bool holds = std::find(decision.holders.begin(), decision.holders.end(),
+                                   view.members[r].incarnation) != decision.holders.end();
+      (holds ? donors : receivers).push_back(Rank(static_cast<int32_t>(r)));
+    }
+    for (size_t i = 0; i < receivers.size(); ++i) {
+      form->transfers.push_back({donors[i % donors.size()], receivers[i]});
+    }
+  }
+  record->position = form->position;
+  record->updates = form->updates;
+  record->purpose = form->purpose;
+  record->restore = form->restore;
+}
+
+void CoordinatorCore::FillRestore(const View& view, Form* form, FormRecord* record) {
+  form->restore = NewestCheckpoint();
+  form->from_seed = !form->restore;
+  const Version base = form->restore ? form->restore->version : Version{};
+  const bool first = !view_ && !form->restore;
+  if (!first) record->forked_from = base;
+  highest_timeline_ = highest_timeline_.Next();
+  form->position = {highest_timeline_, base.step, Attempt(0)};
+  force_restore_ = false;
+  if (form->restore) {
+    for (size_t r = 1; r < view.members.size(); ++r) {
+      form->transfers.push_back({Rank(0), Rank(static_cast<int32_t>(r))});
+    }
+  }
+  if (!first) {
+    Note("restore", "",
+         form->restore
+             ? absl::StrCat("no member holds the state: continues from checkpoint ",
+                            form->restore->checkpoint)
+             : "no member holds the state and there is no checkpoint: starts from step 0");
+  }
+}
+
+void CoordinatorCore::FillWork(const Decision& decision, const View& view, Form* form) const {
+  plan::IntervalSet pending = plan::IntervalSet::Whole(options_.micro_batches);
+  std::vector<plan::Speed> speeds;
+  for (const Member& member : view.members) {
+    const auto claim = decision.claims.find(member.incarnation);
+    form->claims.push_back(claim == decision.claims.end() ? plan::IntervalSet{} : claim->second);
+    pending.Remove(form->claims.back());
+    const Session* session = SessionOf(member.incarnation);
+    speeds.push_back(session == nullptr ? 0 : Quantise(session->speed));
+  }
+  form->assignment = plan::Assign(pending, speeds);
+}
+
+void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
+  record.view = *form.view;
+  record.claims = form.claims;
+  record.assignment = form.assignment;
+  const std::shared_ptr<const View> old_view = view_;
+  const std::map<Incarnation, MemberTrack> old_tracks = std::move(tracks_);
+  PersistRecord(std::move(record));
+  if (old_view) FailAttemptsOfLost(*old_view);
+  failed_attempts_.clear();
+
+  if (form.position.timeline != timeline_) {  // a new history: what was not settled is run again
+    lines_.clear();
+    witnessed_.clear();
+    settled_ = {form.position.timeline, form.position.step};
+  }
+  timeline_ = form.position.timeline;
+  position_ = form.position;
+  updates_ = form.updates;
+  view_ = form.view;
+  form_ = form;
+  tracks_.clear();
+  troubled_.clear();
+  awaited_.clear();
+  report_counts_.clear();
+  report_counts_[position_.step] = static_cast<int>(view_->members.size());
+  for (const Member& member : view_->members) {
+    MemberTrack track;
+    track.reported = position_.step;
+    if (const auto old = old_tracks.find(member.incarnation); old != old_tracks.end()) {
+      track.draining = old->second.draining;
+      track.missing_since = old->second.missing_since;
+      if (track.draining) troubled_.insert(member.incarnation);
+    } else {
+      Note("joined", member.name, absl::StrCat("incarnation ", ToHex(member.incarnation)));
+    }
+    if (SessionOf(member.incarnation) == nullptr) {
+      track.missing_since = std::min(track.missing_since, now_);
+      track.lost_reason = "its control stream ended";
+      troubled_.insert(member.incarnation);
+    }
+    tracks_[member.incarnation] = track;
+    awaited_.insert(member.incarnation);
+  }
+  for (const auto& [incarnation, track] : old_tracks) {
+    if (IsMember(incarnation)) continue;
+    fenced_.insert(incarnation);
+    const auto gone = std::find_if(old_view->members.begin(), old_view->members.end(),
+                                   [&](const Member& m) { return m.incarnation == incarnation; });
+    if (track.draining && track.answer) {
+      Note("drained", gone->name, "left in order");
+      Send(incarnation, Release{kDrained, "drained"});
+    } else {
+      Flap& flap = flaps_[gone->name];
+      flap.deaths = now_ - flap.last > kFlapWindow ? 1 : flap.deaths + 1;
+      flap.last = now_;
+      Note("lost", gone->name, track.lost_reason);
+      Send(incarnation,
+           Release{kFenced, absl::StrCat("dropped from the run: ", track.lost_reason)});
+    }
+  }
+  joiner_since_ = Newcomers().empty() ? absl::InfiniteFuture() : now_;
+  phase_ms_["survey"] = absl::ToDoubleMilliseconds(now_ - phase_since_);
+  SetPhase(Phase::kForming, phase_reason_);
+  for (Incarnation incarnation : awaited_) Send(incarnation, form);
+}
+
+void CoordinatorCore::ActivateView() {
+  phase_ms_["form"] = absl::ToDoubleMilliseconds(now_ - phase_since_);
+  Note("view", "", phase_reason_, phase_ms_);
+  accusations_.clear();
+  connect_attempts_ = 0;
+  SetPhase(Phase::kRunning,
+           form_->purpose == Purpose::kStop ? "checkpoints, then stops" : "training");
+  stopping_view_ = form_->purpose == Purpose::kStop;
+  form_.reset();
+  for (auto& [incarnation, track] : tracks_) track.accused = false;
+  Broadcast(Activate{term_, view_->generation});
+  if (!checkpoint_replies_.empty()) Send(view_->members.front().incarnation, RequestCheckpoint{});
+}
+
+Generation CoordinatorCore::TakeGeneration() {
+  if (next_generation_ > restored_.generations_up_to) {
+    PersistRecord(GenerationsRecord{Generation(next_generation_.value() + kGenerationBlock - 1)});
+  }
+  const Generation taken = next_generation_;
+  next_generation_ = taken.Next();
+  return taken;
+}
+
+std::optional<RestoreSource> CoordinatorCore::NewestCheckpoint() const {
+  std::optional<RestoreSource> newest;
+  for (const CheckpointRecord& checkpoint : restored_.checkpoints) {
+    if (restored_.bad_checkpoints.contains(checkpoint.folder) || !OnAncestry(checkpoint.version))
+      continue;
+    if (!newest || newest->version.step <= checkpoint.version.step) {
+      newest = RestoreSource{checkpoint.folder, checkpoint.version};
+    }
+  }
+  return newest;
+}
+
+// Whether `version` lies on the history that the current timeline continues.
+bool CoordinatorCore::OnAncestry(const Version& version) const {
+  if (!view_) return true;  // no journal: what is on the disk is all there is
+  Timeline timeline = timeline_;
+  Step limit(std::numeric_limits<int64_t>::max());
+  for (;;) {
+    if (version.timeline == timeline) return version.step <= limit;
+    const auto fork = restored_.forks.find(timeline);
+    if (fork == restored_.forks.end()) return false;
+    limit = std::min(limit, fork->second.step);
+    timeline = fork->second.timeline;
+  }
+}
+
+// ---- time --------------------------------------------------------------------------------------
+
+absl::Time CoordinatorCore::NextWake() const {
+  if (phase_ == Phase::kEnded) return absl::InfiniteFuture();
+  // The tick bounds how long a pause of this process can go unmeasured.
+  absl::Time wake = now_ + options_.detection / 4;
+  const auto at = [&](absl::Time time) {
+    if (time > now_) wake = std::min(wake, time);
+  };
+  if (!deadlines_.empty()) at(deadlines_.begin()->first + paused_);
+  for (Incarnation incarnation : troubled_) {
+    const MemberTrack& track = tracks_.at(incarnation);
+    at(AwaitedUntil(track));
+    if (phase_ == Phase::kSurveying) at(track.missing_since + options_.patience);
+  }
+  if (joiner_since_ != absl::InfiniteFuture()) {
+    at(joiner_since_ + options_.join_settle());
+    at(joiner_since_ + options_.gather_after);
+  }
+  if (phase_ == Phase::kReconnecting) at(phase_since_ + options_.reconnect_window());
+  return wake;
+}
+
+}  // namespace starling::membership

@@ -1,0 +1,403 @@
+#include "starling/membership/worker_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "starling/base/exit_codes.h"
+
+namespace starling::membership {
+namespace {
+
+bool UsesNetwork(const Command& command) {
+  return std::holds_alternative<Connect>(command) || std::holds_alternative<CopyState>(command) ||
+         std::holds_alternative<Reduce>(command) || std::holds_alternative<Vote>(command);
+}
+
+bool Involves(const std::vector<Transfer>& transfers, Rank rank) {
+  return std::any_of(transfers.begin(), transfers.end(),
+                     [&](const Transfer& t) { return t.from == rank || t.to == rank; });
+}
+
+bool Receives(const std::vector<Transfer>& transfers, Rank rank) {
+  return std::any_of(transfers.begin(), transfers.end(),
+                     [&](const Transfer& t) { return t.to == rank; });
+}
+
+}  // namespace
+
+WorkerCore::WorkerCore(Options options, WorkerIdentity identity)
+    : options_(std::move(options)),
+      identity_(std::move(identity)),
+      whole_mix_(plan::IntervalSet::Whole(options_.micro_batches).MixSum()) {}
+
+void WorkerCore::Receive(const WorkerInput& input, WorkerOutputs* out) {
+  if (phase_ == Phase::kStopped) return;
+  out_ = out;
+  std::visit([this](const auto& value) { Handle(value); }, input);
+  Advance();
+  out_ = nullptr;
+}
+
+bool WorkerCore::waiting() const { return !running_ || UsesNetwork(*running_); }
+
+// ---- from the shell ----------------------------------------------------------------------------
+
+void WorkerCore::Handle(const StreamOpened&) {
+  stream_open_ = true;
+  Register m;
+  m.member = identity_.member;
+  m.run_id = identity_.run_id;
+  m.numerics_version = identity_.numerics_version;
+  m.config_hash = identity_.config_hash;
+  m.model_hash = identity_.model_hash;
+  m.data_hash = identity_.data_hash;
+  m.highest_term = term_;
+  m.view = view_;
+  m.active = phase_ == Phase::kActive;
+  m.state = state_;
+  m.unsettled.assign(unsettled_.begin(), unsettled_.end());
+  Send(std::move(m));
+}
+
+void WorkerCore::Handle(const StreamLost&) { stream_open_ = false; }
+
+void WorkerCore::Handle(const LeaveNotice& notice) {
+  if (leaving_) return;  // SIGTERM comes two or three times at a preemption; it never means "now"
+  leaving_ = notice;
+  if (stream_open_) Send(DrainNotice{notice.deadline_ms, notice.reason});
+}
+
+void WorkerCore::Handle(const PartDone& done) { Send(done.message); }
+
+void WorkerCore::Handle(const FromCoordinator& input) {
+  std::visit([this](const auto& message) { On(message); }, input.message);
+}
+
+// ---- from the coordinator ----------------------------------------------------------------------
+
+bool WorkerCore::TermIsStale(Term term) {
+  if (term < term_) {
+    Emit(Note{absl::StrCat("ignored a message of term ", term.value(), ", which is below ",
+                           term_.value())});
+    return true;
+  }
+  term_ = term;
+  return false;
+}
+
+void WorkerCore::On(const Registered& m) {
+  if (TermIsStale(m.term)) return;
+  // What the last connection may have swallowed is said again; the coordinator drops repeats.
+  if (phase_ == Phase::kReady) {
+    Send(Ready{generation(), {unsettled_.begin(), unsettled_.end()}});
+  }
+  const std::optional<VoteResult>& result =
+      state_.pending_result ? state_.pending_result : state_.last_result;
+  if (view_ && result) Send(Report{*result, std::nullopt});
+  if (leaving_) Send(DrainNotice{leaving_->deadline_ms, leaving_->reason});
+}
+
+void WorkerCore::On(const Refused& m) { Stop(m.exit_code, absl::StrCat("refused: ", m.reason)); }
+
+void WorkerCore::On(const Release& m) { Stop(m.exit_code, m.reason); }
+
+void WorkerCore::CloseUpTo(Generation generation, const std::string& reason) {
+  if (generation <= closed_) return;
+  closed_ = generation;
+  Emit(Close{generation, reason});
+}
+
+void WorkerCore::On(const Revoke& m) {
+  if (TermIsStale(m.term) || !view_ || m.generation < view_->generation) return;
+  CloseUpTo(m.generation, m.reason);
+  phase_ = Phase::kRevoked;
+  form_.reset();
+  survey_ = m.generation;
+  if (running_) Send(FormProgress{m.generation});  // heard; the answer follows when it is still
+}
+
+void WorkerCore::On(const Form& m) {
+  if (TermIsStale(m.term)) return;
+  const std::optional<Rank> rank = m.view->RankOf(identity_.member.incarnation);
+  const Generation g = m.view->generation;
+  if (!rank || g <= closed_ || (view_ && g <= view_->generation)) {
+    Emit(Note{absl::StrCat("ignored the stale Form of generation ", g.value())});
+    return;
+  }
+  if (g.value() > 0) CloseUpTo(Generation(g.value() - 1), "a newer view forms");
+  view_ = m.view;
+  rank_ = rank;
+  form_ = m;
+  survey_.reset();
+  connected_ = copied_ = loaded_ = false;
+  phase_ = Phase::kForming;
+}
+
+void WorkerCore::On(const Activate& m) {
+  if (TermIsStale(m.term) || phase_ != Phase::kReady || m.generation != generation()) return;
+  phase_ = Phase::kActive;
+  stopping_ = form_->purpose == Purpose::kStop;
+  line_ = form_->claims;
+  for (size_t r = 0; r < line_.size(); ++r) line_[r].Add(form_->assignment[r]);
+  todo_ = form_->assignment[static_cast<size_t>(rank_->value())];
+  speeds_.assign(view_->members.size(), 0);
+  state_.has_reduced = false;
+  state_.pending_result.reset();
+  checkpoint_asked_ = false;
+  known_checkpoint_ = form_->latest_checkpoint;
+  known_evaluation_ = form_->latest_evaluation;
+  form_.reset();
+}
+
+void WorkerCore::On(const Settled& m) {
+  while (!unsettled_.empty() && unsettled_.front().version <= m.version) unsettled_.pop_front();
+}
+
+void WorkerCore::On(const RequestCheckpoint&) { request_checkpoint_ = true; }
+
+// Background preparation is an optimisation of planned changes: without it the members connect when
+// they get the Form, which is always right.
+void WorkerCore::On(const Prepare&) {}
+// Without a hand-over the leaver's unfinished work is computed again, which is always right.
+void WorkerCore::On(const HandOver&) {}
+
+// ---- completions -------------------------------------------------------------------------------
+
+void WorkerCore::Handle(const Completion& completion) {
+  if (!running_) return;
+  const Command command = std::move(*running_);
+  running_.reset();
+  ++progress_;
+  if (!completion.ok) {
+    Failed(command, completion);
+    return;
+  }
+  if (const auto* compute = std::get_if<Compute>(&command)) {
+    Finished(*compute, completion);
+  } else if (const auto* vote = std::get_if<Vote>(&command)) {
+    Finished(*vote, completion);
+  } else if (const auto* apply = std::get_if<Apply>(&command)) {
+    Finished(*apply);
+  } else if (std::holds_alternative<ClearAccumulator>(command)) {
+    accumulator_spoilt_ = false;
+  } else if (const auto* reduce = std::get_if<Reduce>(&command)) {
+    state_.has_reduced = reduce->position == state_.position;
+  } else if (const auto* connect = std::get_if<Connect>(&command)) {
+    connected_ = form_ && connect->view == form_->view;
+  } else if (const auto* copy = std::get_if<CopyState>(&command)) {
+    if (form_ && copy->generation == form_->view->generation) {
+      copied_ = true;
+      if (Receives(form_->transfers, *rank_)) {
+        state_ = MemberState{
+            .complete = true, .position = form_->position, .updates = completion.updates};
+        accumulator_spoilt_ = true;
+      }
+    }
+  } else if (std::holds_alternative<InitializeFromSeed>(command) ||
+             std::holds_alternative<LoadCheckpoint>(command)) {
+    if (form_) {
+      loaded_ = true;
+      state_ =
+          MemberState{.complete = true, .position = form_->position, .updates = completion.updates};
+      accumulator_spoilt_ = true;
+    }
+  } else if (const auto* evaluate = std::get_if<Evaluate>(&command)) {
+    Send(Evaluated{evaluate->version, evaluate->generation, evaluate->rank, completion.evaluation});
+  }
+}
+
+void WorkerCore::Finished(const Compute& command, const Completion&) {
+  state_.accumulated.Add(command.index);
+  plan::IntervalSet done;
+  done.Add(command.index);
+  todo_.Remove(done);
+}
+
+void WorkerCore::Finished(const Vote& command, const Completion& completion) {
+  const VoteResult& result = *completion.vote;
+  request_checkpoint_ = request_checkpoint_ && !command.request_checkpoint;
+  // I7, at run time: a sum that does not hold each micro-batch exactly once is never committed.
+  if (result.outcome != Outcome::kRepeat &&
+      (result.count != options_.micro_batches || result.mix != whole_mix_)) {
+    const std::string reason = absl::StrCat(
+        "internal error: the vote of generation ", result.generation.value(), " after ",
+        ToString(result.at), " holds ", result.count, " micro-batches instead of ",
+        options_.micro_batches, ", or not each once; nothing was applied");
+    Send(Leaving{static_cast<int>(ExitCode::kInternal), reason});
+    Stop(static_cast<int>(ExitCode::kInternal), reason);
+    return;
+  }
+  state_.pending_result = result;
+  Report report{result, std::nullopt};
+  if (result.outcome != Outcome::kRepeat) {
+    unsettled_.push_back(LineOf(result));
+    if (unsettled_.size() > kMaxUnsettled) unsettled_.pop_front();
+    if (rank_ == Rank(0)) report.line = unsettled_.back();
+  }
+  Send(std::move(report));
+}
+
+void WorkerCore::Finished(const Apply& command) {
+  // Rolling forward by a vote this member did not see: its line is as good as anybody's.
+  if (!state_.pending_result && command.result.outcome != Outcome::kRepeat) {
+    unsettled_.push_back(LineOf(command.result));
+    if (unsettled_.size() > kMaxUnsettled) unsettled_.pop_front();
+  }
+  Adopt(command.result);
+  if (phase_ == Phase::kActive) BeginStep();
+}
+
+void WorkerCore::Adopt(const VoteResult& result) {
+  state_.position = result.After();
+  if (result.outcome == Outcome::kCommit) state_.updates = result.update;
+  state_.last_result = result;
+  state_.pending_result.reset();
+  state_.has_reduced = false;
+  state_.accumulated = {};
+  state_.held.clear();
+  accumulator_spoilt_ = true;
+  checkpoint_asked_ = result.outcome != Outcome::kRepeat && result.checkpoint_requested;
+  speeds_ = result.speeds;
+}
+
+void WorkerCore::Failed(const Command& command, const Completion& completion) {
+  if (const auto* load = std::get_if<LoadCheckpoint>(&command)) {
+    Send(RestoreFailed{generation(), load->source.checkpoint, completion.reason});
+    if (phase_ == Phase::kForming) phase_ = Phase::kRevoked;
+    return;
+  }
+  if (!UsesNetwork(command)) {
+    // Out of memory, a broken data file: this member reports why and leaves; the others go on.
+    Send(Leaving{static_cast<int>(ExitCode::kFailure), completion.reason});
+    Stop(static_cast<int>(ExitCode::kFailure), completion.reason);
+    return;
+  }
+  if (completion.aborted) return;
+  // Of a generation that is already over: whoever closed it knows.
+  if (generation() <= closed_) return;
+  if (std::holds_alternative<Connect>(command)) {
+    Send(ConnectFailed{generation(), completion.suspects, completion.reason});
+  } else {
+    Send(CommFailed{generation(), completion.reason, completion.suspects});
+  }
+  // A failed collective ends its generation, also when all members live.
+  CloseUpTo(generation(), completion.reason);
+  phase_ = Phase::kRevoked;
+  form_.reset();
+}
+
+// ---- what to do next ---------------------------------------------------------------------------
+
+void WorkerCore::Start(Command command) {
+  running_ = command;
+  Emit(Run{std::move(command)});
+}
+
+void WorkerCore::Advance() {
+  if (running_ || phase_ == Phase::kStopped) return;
+  switch (phase_) {
+    case Phase::kRevoked:
+      if (survey_) AnswerSurvey();
+      return;
+    case Phase::kForming:
+      AdvanceForming();
+      return;
+    case Phase::kActive:
+      AdvanceActive();
+      return;
+    case Phase::kStandby:
+    case Phase::kReady:
+    case Phase::kStopped:
+      return;
+  }
+}
+
+void WorkerCore::AnswerSurvey() {
+  Send(SurveyAnswer{*survey_, state_, {unsettled_.begin(), unsettled_.end()}});
+  survey_.reset();
+}
+
+void WorkerCore::AdvanceForming() {
+  const Form& f = *form_;
+  if (f.from_seed && !loaded_) return Start(InitializeFromSeed{});
+  if (f.restore && *rank_ == Rank(0) && !loaded_) {
+    state_ = MemberState{};
+    return Start(LoadCheckpoint{*f.restore});
+  }
+  const bool receives = Receives(f.transfers, *rank_);
+  if (!receives && state_.complete && f.result && state_.position == f.result->at &&
+      f.position == f.result->After()) {
+    return Start(Apply{*f.result});
+  }
+  if (!connected_) return Start(Connect{f.view, f.secret, *rank_});
+  if (!copied_ && Involves(f.transfers, *rank_)) {
+    if (receives) state_ = MemberState{};  // it has no version until the copy is whole
+    return Start(CopyState{f.view->generation, f.transfers});
+  }
+  // A list counts only where the Form says so; anything else is dropped.
+  if (!(state_.accumulated == f.claims[static_cast<size_t>(rank_->value())])) {
+    state_.accumulated = {};
+    accumulator_spoilt_ = true;
+  }
+  phase_ = Phase::kReady;
+  Send(Ready{f.view->generation, {unsettled_.begin(), unsettled_.end()}});
+}
+
+void WorkerCore::AdvanceActive() {
+  if (state_.pending_result) return Start(Apply{*state_.pending_result});
+  const int members = static_cast<int>(view_->members.size());
+  const Version version = state_.position.version();
+  if (SnapshotDue()) {
+    snapshot_ = {version, generation()};
+    return Start(Snapshot{version, generation(), *rank_, members, state_.updates});
+  }
+  if (EvaluationDue()) {
+    evaluation_ = {version, generation()};
+    return Start(Evaluate{version, generation(), *rank_, members});
+  }
+  if (stopping_ || finished()) return;  // until Release
+  if (accumulator_spoilt_) return Start(ClearAccumulator{});
+  if (!todo_.empty()) return Start(Compute{state_.position, todo_.first()});
+  const int64_t update = state_.updates + 1;
+  if (!state_.has_reduced) return Start(Reduce{generation(), state_.position, update});
+  Start(Vote{generation(), state_.position, update, state_.accumulated.count(),
+             state_.accumulated.MixSum(), request_checkpoint_});
+}
+
+void WorkerCore::BeginStep() {
+  line_ = plan::Assign(plan::IntervalSet::Whole(options_.micro_batches), speeds_);
+  todo_ = line_[static_cast<size_t>(rank_->value())];
+}
+
+LedgerLine WorkerCore::LineOf(const VoteResult& result) const {
+  return LedgerLine{result.After().version(), result.generation, line_,
+                    result.outcome == Outcome::kSkip, std::nullopt};
+}
+
+bool WorkerCore::SnapshotDue() const {
+  const Version version = state_.position.version();
+  if (snapshot_ == std::pair(version, generation()) || known_checkpoint_ == version) return false;
+  if (stopping_) return true;
+  const int64_t step = version.step.value();
+  if (step == 0) return false;
+  if (finished()) return options_.final_checkpoint;
+  return checkpoint_asked_ ||
+         (options_.checkpoint_every > 0 && step % options_.checkpoint_every == 0);
+}
+
+bool WorkerCore::EvaluationDue() const {
+  const Version version = state_.position.version();
+  if (!options_.evaluation || stopping_ || version.step.value() == 0) return false;
+  if (evaluation_ == std::pair(version, generation()) || known_evaluation_ == version) return false;
+  return finished() ||
+         (options_.evaluate_every > 0 && version.step.value() % options_.evaluate_every == 0);
+}
+
+void WorkerCore::Stop(int exit_code, std::string reason) {
+  if (view_) CloseUpTo(view_->generation, reason);
+  phase_ = Phase::kStopped;
+  Emit(ExitProcess{exit_code, std::move(reason)});
+}
+
+}  // namespace starling::membership
