@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "starling/base/rng.h"
