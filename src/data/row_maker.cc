@@ -1,6 +1,7 @@
 #include "data/row_maker.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "starling/base/status.h"
@@ -71,10 +72,12 @@ absl::Status ValidateOptions(const MicroBatchOptions& options, const Corpus& cor
                      corpus.vocab_size(), ": name the tokenizer that it was prepared with"));
   }
   const SpecialIds& s = options.special;
-  for (const int32_t id : {s.pad, s.unk, s.cls, s.sep, s.mask}) {
+  const std::pair<const char*, int32_t> ids[] = {
+      {"padding", s.pad}, {"[CLS]", s.cls}, {"[SEP]", s.sep}, {"[MASK]", s.mask}};
+  for (const auto& [name, id] : ids) {
     if (id < 0 || static_cast<uint64_t>(id) >= options.pieces.size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("special token id ", id, " is outside the vocabulary"));
+          absl::StrCat("the tokenizer has no ", name, " token, which training needs"));
     }
   }
   if (options.micro_batch == 0 || options.pad_to_multiple == 0) {

@@ -12,6 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+const SpecialIds kSpecial{.pad = 0, .unk = 1, .cls = 2, .sep = 3, .mask = 4};
+
 Json Load() {
   return Json::parse(testing::ReadWhole(testing::ParityPath("p18_instances/instances.json")));
 }
@@ -88,10 +90,10 @@ TEST_CASE("instances: chunks and pairs equal the reference's", "[data]") {
 TEST_CASE("instances: a chunk of one sentence has no label and fills the length", "[data]") {
   const std::vector<int32_t> ids = {10, 11, 12, 13, 14, 15};
   const std::vector<uint32_t> lengths = {6};
-  const Instance whole = MakeInstance(ids, lengths, {}, 8, SpecialIds());
+  const Instance whole = MakeInstance(ids, lengths, {}, 8, kSpecial);
   CHECK(whole.ids == std::vector<int32_t>{2, 10, 11, 12, 13, 14, 15, 3});
   CHECK(whole.sentence_order == kIgnoredLabel);
-  const Instance cut = MakeInstance(ids, lengths, {}, 5, SpecialIds());
+  const Instance cut = MakeInstance(ids, lengths, {}, 5, kSpecial);
   CHECK(cut.ids == std::vector<int32_t>{2, 10, 11, 12, 3});
   CHECK(cut.special_mask == std::vector<uint8_t>{1, 0, 0, 0, 1});
 }

@@ -13,6 +13,8 @@ namespace starling::data {
 namespace {
 
 using Json = nlohmann::json;
+
+const SpecialIds kSpecial{.pad = 0, .unk = 1, .cls = 2, .sep = 3, .mask = 4};
 using Groups = std::vector<std::vector<uint32_t>>;
 
 struct Vectors {
@@ -138,10 +140,10 @@ TEST_CASE("masking: corrected rule, Russian punctuation leaves the word alone", 
                                            "д",     "’",     "Ар",    "…"};
   const auto kinds = StartPieceTable(pieces, WordGroupRule::kCorrected);
   const std::vector<int32_t> ids = {2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 3};
-  CHECK(WordGroups(ids, kinds, SpecialIds()) ==
+  CHECK(WordGroups(ids, kinds, kSpecial) ==
         Groups{{1}, {2, 3}, {4}, {5}, {6}, {7}, {8, 9, 10}, {11}});
   const auto reference = StartPieceTable(pieces, WordGroupRule::kReference);
-  CHECK(WordGroups(ids, reference, SpecialIds()) == Groups{{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11}});
+  CHECK(WordGroups(ids, reference, kSpecial) == Groups{{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11}});
 }
 
 }  // namespace

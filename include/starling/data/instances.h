@@ -7,19 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "starling/data/tokenizer.h"
+
 namespace starling::data {
 
 // Label of rows without sentence order and of tokens that are not predicted.
 inline constexpr int64_t kIgnoredLabel = -100;
-
-// Ids of the special tokens; defaults are those of our tokenizers.
-struct SpecialIds {
-  int32_t pad = 0;
-  int32_t unk = 1;
-  int32_t cls = 2;
-  int32_t sep = 3;
-  int32_t mask = 4;
-};
 
 // The draws of one sample, decoded.
 struct PairDraws {

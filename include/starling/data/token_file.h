@@ -1,5 +1,5 @@
 // Token files (*.tokens): sentences as token ids, cut into documents; what `starling prepare`
-// writes and training maps into memory. docs/formats.md has the layout byte by byte:
+// writes and training maps into memory (byte by byte in src/data/token_file_format.h):
 //
 //   header (128 bytes) | token ids, uint16 or uint32 | sentence offsets, uint64 [sentences + 1]
 //   | document offsets, uint64 [documents + 1]          (little-endian; sections start at multiples
