@@ -31,16 +31,21 @@ bool HoldsOnlyAttemptFiles(Fs& fs, const std::string& folder) {
 
 enum class Found { kForeign, kUnfinished, kComplete };
 
-// What an older folder is. Only what is surely this run's may be deleted.
-Found Classify(Fs& fs, const std::string& folder, const std::string& run_id) {
+// What an older folder is. Only what is surely this run's may be deleted; a folder that cannot be
+// judged is left alone with a warning.
+Found Classify(Fs& fs, const std::string& folder, const std::string& run_id, CommitReport* report) {
   const std::string path = JoinPath(folder, kManifestFile);
   if (!fs.Exists(path)) {
     return HoldsOnlyAttemptFiles(fs, folder) ? Found::kUnfinished : Found::kForeign;
   }
   const auto text = fs.Read(path);
-  if (!text.ok()) return Found::kForeign;
-  const auto manifest = ParseManifest(*text);
-  return manifest.ok() && manifest->run_id == run_id ? Found::kComplete : Found::kForeign;
+  const auto manifest = text.ok() ? ParseManifest(*text) : text.status();
+  if (!manifest.ok()) {
+    report->warnings.push_back(absl::StrCat(
+        folder, " is kept, but cannot be read: ", std::string(manifest.status().message())));
+    return Found::kForeign;
+  }
+  return manifest->run_id == run_id ? Found::kComplete : Found::kForeign;
 }
 
 // The manifest goes first: a deletion that is cut short leaves an unfinished folder, not a damaged
@@ -78,7 +83,7 @@ void DeleteOld(Fs& fs, const std::string& checkpoints, const Manifest& newest,
   for (const Version version : *versions) {
     const std::string name = FolderName(version);
     const std::string folder = JoinPath(checkpoints, name);
-    const Found found = Classify(fs, folder, newest.run_id);
+    const Found found = Classify(fs, folder, newest.run_id, report);
     if (found == Found::kForeign) continue;
     const bool counts = !options.ancestry || OnAncestry(*options.ancestry, version);
     if (found == Found::kComplete && counts && kept < options.keep) {
