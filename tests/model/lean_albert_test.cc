@@ -87,6 +87,18 @@ at::Tensor Gradient(const LeanAlbert& model, const std::string& name) {
 
 }  // namespace
 
+TEST_CASE("comparison: names the worst element and never accepts NaN", "[model]") {
+  const at::Tensor want = at::ones({2, 3});
+  at::Tensor got = want.clone();
+  CHECK(testing::WorstBeyond("x", got, want, 1e-6) == "");
+  got.select(0, 1).select(0, 2).fill_(1.5);
+  CHECK(testing::WorstBeyond("x", got, want, 1e-6).find("element 5 of [2, 3] is 1.5") !=
+        std::string::npos);
+  got.select(0, 1).select(0, 2).fill_(std::nan(""));
+  CHECK(testing::WorstBeyond("x", got, want, 1e6) != "");
+  CHECK(testing::WorstBeyond("x", at::Tensor(), want, 1e6) != "");
+}
+
 TEST_CASE("model: backward adds into the caller's flat gradient buffer in place", "[model]") {
   const LeanAlbertConfig config = TestConfig();
   FlatModel flat(config);
