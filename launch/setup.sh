@@ -155,7 +155,7 @@ if [[ -n $(missing_packages) ]] || ! have_catch2; then
   say "updating apt's package lists"
   apt update || die "apt-get update failed: is the network there?"
 fi
+install_catch2 # first: packages of the list would bring an older one along
 install_packages
-install_catch2
 install_torch
 say "everything is installed (LibTorch in $torch)"
