@@ -63,6 +63,7 @@ void AsyncWriter::Run() {
     absl::StatusOr<Part> part = WritePart(fs_, snapshot.folder, snapshot.spec, snapshot.slices);
     job.snapshot = {};
     job.done(std::move(part));
+    job = {};  // whatever the callback holds is let go before Drain returns
     absl::MutexLock lock(&mutex_);
     writing_ = false;
   }
