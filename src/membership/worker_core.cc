@@ -267,13 +267,13 @@ void WorkerCore::Failed(const Command& command, const Completion& completion) {
     if (phase_ == Phase::kForming) phase_ = Phase::kRevoked;
     return;
   }
+  if (completion.aborted) return;
   if (!UsesNetwork(command)) {
     // Out of memory, a broken data file: this member reports why and leaves; the others go on.
     Send(Leaving{static_cast<int>(ExitCode::kFailure), completion.reason});
     Stop(static_cast<int>(ExitCode::kFailure), completion.reason);
     return;
   }
-  if (completion.aborted) return;
   // Of a generation that is already over: whoever closed it knows.
   if (generation() <= closed_) return;
   if (std::holds_alternative<Connect>(command)) {
@@ -358,7 +358,11 @@ void WorkerCore::AdvanceActive() {
   }
   if (stopping_ || finished()) return;  // until Release
   if (accumulator_spoilt_) return Start(ClearAccumulator{});
-  if (!todo_.empty()) return Start(Compute{state_.position, todo_.first()});
+  if (!todo_.empty()) {
+    plan::IntervalSet upcoming = todo_;
+    upcoming.TakeFirst(1);
+    return Start(Compute{state_.position, todo_.first(), std::move(upcoming)});
+  }
   const int64_t update = state_.updates + 1;
   if (!state_.has_reduced) return Start(Reduce{generation(), state_.position, update});
   Start(Vote{generation(), state_.position, update, state_.accumulated.count(),

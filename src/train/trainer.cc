@@ -88,6 +88,14 @@ class LocalTrainer final : public Trainer {
     model::InitializeParameters(options.model, options.seed, model_.parameters());
   }
 
+  void Reset() override {
+    std::ranges::fill(buffers_.parameters.span(), 0.0f);  // padding stays zero
+    model::InitializeParameters(options_.model, options_.seed, model_.parameters());
+    std::ranges::fill(buffers_.first_moment.span(), 0.0f);
+    std::ranges::fill(buffers_.second_moment.span(), 0.0f);
+    ClearAccumulator();
+  }
+
   const FlatLayout& layout() const override { return layout_; }
   std::span<float> parameters() override { return buffers_.parameters.span(); }
   std::span<float> first_moment() override { return buffers_.first_moment.span(); }

@@ -37,6 +37,7 @@ struct CopyState {  // send and receive complete states, in this order
 struct Compute {  // one micro-batch; its gradient enters the accumulator
   Position position;
   int64_t index = 0;
+  plan::IntervalSet upcoming;  // a hint: what this rank computes after it, as things stand
 };
 struct Reduce {  // reduce, norm and measure: everything before the vote
   Generation generation;

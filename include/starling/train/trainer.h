@@ -80,6 +80,9 @@ class Trainer {
   // InvalidArgument for a model that cannot be built; ResourceExhausted for no memory.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options);
 
+  // Back to version 0 from the seed: parameters as after Create, moments and accumulator zero.
+  virtual void Reset() = 0;
+
   virtual const FlatLayout& layout() const = 0;
   virtual std::span<float> parameters() = 0;
   virtual std::span<float> first_moment() = 0;

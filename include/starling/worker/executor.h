@@ -1,0 +1,120 @@
+// Does what WorkerCore commands: computing through the Trainer, moving through the communicator,
+// reading through the Loader, writing through the AsyncWriter. It decides nothing.
+//
+// Threads: Execute is called by the training thread only, one command at a time. Close may be
+// called from any thread, also while Execute blocks; counters are readable from any thread.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "starling/base/fs.h"
+#include "starling/checkpoint/async_writer.h"
+#include "starling/comm/fault.h"
+#include "starling/comm/group.h"
+#include "starling/comm/transport.h"
+#include "starling/data/loader.h"
+#include "starling/membership/worker_core.h"
+#include "starling/plan/lr_schedule.h"
+#include "starling/train/trainer.h"
+
+namespace starling::worker {
+
+struct ExecutorOptions {
+  membership::Options membership;
+  std::string run_directory;
+  Incarnation incarnation;
+  uint64_t seed = 0;
+  double learning_rate = 0;  // peak
+  plan::LrSchedule schedule;
+  double clip = 0;                 // global norm; 0 = none
+  int64_t evaluation_batches = 0;  // at most so many; 0 = all
+  std::vector<comm::Fault> faults;
+};
+
+// What the executor works with; all but the callback owned by it.
+struct ExecutorParts {
+  std::unique_ptr<train::Trainer> trainer;
+  std::unique_ptr<comm::Transport> transport;
+  std::shared_ptr<const data::MicroBatchSource> training;
+  std::shared_ptr<const data::EvaluationSource> evaluation;  // may be null
+};
+
+class Executor {
+ public:
+  // `part_done` is called from the writer's thread once for each Snapshot.
+  Executor(ExecutorOptions options, ExecutorParts parts,
+           std::function<void(membership::PartWritten)> part_done);
+
+  // Blocks until the command is done, failed or aborted.
+  membership::Completion Execute(const membership::Command& command);
+
+  // Closes `generation` and older ones for good; wakes a blocked Execute. Never blocks.
+  void Close(Generation generation, const std::string& reason);
+
+  // Waits until parts being written are durable, or `timeout`.
+  void Drain(absl::Duration timeout);
+
+  const std::string& data_address() const { return parts_.transport->address(); }
+  // Grows with every piece of work inside long commands.
+  int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
+  // Micro-batches per second while computing; 0 = not measured yet.
+  double speed() const { return speed_.load(std::memory_order_relaxed); }
+
+ private:
+  membership::Completion Do(const membership::InitializeFromSeed& command);
+  membership::Completion Do(const membership::LoadCheckpoint& command);
+  membership::Completion Do(const membership::Connect& command);
+  membership::Completion Do(const membership::CopyState& command);
+  membership::Completion Do(const membership::Compute& command);
+  membership::Completion Do(const membership::Reduce& command);
+  membership::Completion Do(const membership::Vote& command);
+  membership::Completion Do(const membership::Apply& command);
+  membership::Completion Do(const membership::ClearAccumulator& command);
+  membership::Completion Do(const membership::Evaluate& command);
+  membership::Completion Do(const membership::Snapshot& command);
+
+  // Completion for a status of a collective: aborted, or the broken peers.
+  membership::Completion FromStatus(const absl::Status& status, Generation generation);
+  train::UpdateScalars Scalars(double learning_rate, double clip_factor, int64_t update) const;
+  void MeasureSpeed(absl::Duration spent);
+
+  // Sums over the micro-batches in the accumulator; cleared with it.
+  struct Losses {
+    double mlm = 0;
+    double sop = 0;
+    int64_t tokens = 0;
+    bool computed_here = false;  // this step: the speed is fresh
+  };
+  // What Reduce found, for the Vote that follows. Valid for `position`.
+  struct Measured {
+    membership::Position position;
+    double learning_rate = 0;
+    double grad_norm = 0;
+    double clip_factor = 1;
+    train::PartialNorms partial;
+  };
+
+  const ExecutorOptions options_;
+  ExecutorParts parts_;
+  const std::function<void(membership::PartWritten)> part_done_;
+  const std::vector<comm::Range> all_;  // the whole flat space
+  std::unique_ptr<data::Loader> loader_;
+  comm::Group group_;
+  std::shared_ptr<const membership::View> view_;  // of the communicator, to name suspects
+  int64_t updates_ = 0;                           // the optimizer's count that p, m and v hold
+  bool pristine_ = true;                          // the trainer is still at version 0
+  Losses losses_;
+  Measured measured_;
+  absl::Duration pace_;  // fault injection: least time of a micro-batch
+  std::atomic<int64_t> progress_{0};
+  std::atomic<double> speed_{0};
+  std::unique_ptr<checkpoint::AsyncWriter> writer_;
+};
+
+}  // namespace starling::worker
