@@ -4,11 +4,15 @@
 #include <cstring>
 #include <string>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "starling/base/exit_codes.h"
 
 namespace starling {
 namespace {
+
+constexpr char kExitCodePayload[] = "starling/exit_code";
 
 absl::StatusCode CodeOf(int errno_value) {
   switch (errno_value) {
@@ -33,8 +37,12 @@ absl::StatusCode CodeOf(int errno_value) {
 
 absl::Status Annotate(const absl::Status& status, std::string_view prefix) {
   if (status.ok()) return status;
-  return absl::Status(status.code(),
+  absl::Status longer(status.code(),
                       absl::StrCat(std::string(prefix), ": ", std::string(status.message())));
+  status.ForEachPayload([&longer](absl::string_view url, const absl::Cord& payload) {
+    longer.SetPayload(url, payload);
+  });
+  return longer;
 }
 
 absl::Status ErrnoStatus(int errno_value, std::string_view what) {
@@ -42,7 +50,17 @@ absl::Status ErrnoStatus(int errno_value, std::string_view what) {
                       absl::StrCat(std::string(what), ": ", strerror(errno_value)));
 }
 
+absl::Status WithExitCode(absl::Status status, ExitCode code) {
+  if (!status.ok())
+    status.SetPayload(kExitCodePayload, absl::Cord(absl::StrCat(static_cast<int>(code))));
+  return status;
+}
+
 ExitCode ExitCodeFor(const absl::Status& status) {
+  if (const auto payload = status.GetPayload(kExitCodePayload)) {
+    int code = 0;
+    if (absl::SimpleAtoi(std::string(*payload), &code)) return static_cast<ExitCode>(code);
+  }
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return ExitCode::kOk;

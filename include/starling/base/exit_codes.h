@@ -27,7 +27,12 @@ enum class ExitCode : int {
 
 // The exit code for a status that ends the process and says nothing more special: InvalidArgument →
 // 64, NotFound → 66, DataLoss → 65, PermissionDenied → 77, Unavailable and DeadlineExceeded → 69,
-// ResourceExhausted → 74, AlreadyExists → 73, Internal → 70, others 1.
+// ResourceExhausted → 74, AlreadyExists → 73, Internal → 70, others 1. A status that WithExitCode
+// has marked says its own.
 ExitCode ExitCodeFor(const absl::Status& status);
+
+// The same status, marked with the exit code it means when the kind of error alone would say
+// something else (a port in use is 71, not 69). OK stays unmarked.
+absl::Status WithExitCode(absl::Status status, ExitCode code);
 
 }  // namespace starling
