@@ -1,6 +1,11 @@
 #include "data/piece_trie.h"
 
 namespace starling::data {
+namespace {
+
+constexpr size_t kLookBack = 1024;
+
+}  // namespace
 
 PieceTrie::PieceTrie(const Entries& entries) {
   nodes_[0].parent = kFree - 1;  // taken, and nobody's child
@@ -33,7 +38,7 @@ void PieceTrie::Build(const Entries& entries, size_t begin, size_t end, size_t d
   }
 }
 
-// The smallest base at which all children have a free place.
+// A base, small if possible, at which all children have a free place.
 uint32_t PieceTrie::FindBase(const std::vector<uint8_t>& bytes) {
   while (first_free_ < nodes_.size() && nodes_[first_free_].parent != kFree) ++first_free_;
   for (size_t place = first_free_ > bytes[0] ? first_free_ : bytes[0];; ++place) {
@@ -47,7 +52,10 @@ uint32_t PieceTrie::FindBase(const std::vector<uint8_t>& bytes) {
         break;
       }
     }
-    if (fits) return static_cast<uint32_t>(base);
+    if (!fits) continue;
+    // The free places far behind are too scattered to be worth another look.
+    if (place > first_free_ + kLookBack) first_free_ = place - kLookBack;
+    return static_cast<uint32_t>(base);
   }
 }
 
