@@ -20,7 +20,8 @@ namespace {
 
 constexpr int64_t kSlotBytes = 1 << 16;
 
-// Those who want one generation. Guarded by the hub's mutex; lives until all have come or gone.
+// Those who want one generation. Guarded by the hub's mutex. Dropped when all have given up; a
+// complete one stays, so that a ghost that comes for it later is refused.
 struct Meeting {
   GroupSpec spec;                        // of the first to come; the others must agree
   std::vector<bool> present;             // by rank; cleared when the rank gives up
@@ -125,6 +126,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> ThreadHub::Meet(const GroupSpec& s
       if (!cancel() && peer != rank && !meeting->present[peer]) {
         unreachable->push_back(Rank(static_cast<int32_t>(peer)));
       }
+    }
+    if (std::none_of(meeting->present.begin(), meeting->present.end(), [](bool p) { return p; })) {
+      meetings_.erase({spec.run_id, spec.generation});
     }
     return cancel() ? absl::AbortedError("the connect was cancelled")
                     : absl::DeadlineExceededError("not all peers came in time");
