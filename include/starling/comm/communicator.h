@@ -4,6 +4,10 @@
 // it is dead for good. There is no retry on it; the only thing left is Abort() and a new generation.
 // It is created by a Transport (transport.h) and owned by a Group (group.h).
 //
+// Destroying a healthy one tells the peers that this rank has finished: what it sent is still
+// received, and only a peer that needs more of it fails. A process that exits without destroying it
+// is taken for dead.
+//
 // Threads: one thread issues all collectives and sends, in the same order on every rank. Abort() may
 // be called from any thread at any time; everything else only from that one thread.
 #pragma once
