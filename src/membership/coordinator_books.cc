@@ -57,6 +57,12 @@ void CoordinatorCore::Witness(const VoteResult& result) {
   if (witnessed_.size() > 2) witnessed_.erase(witnessed_.begin());
   position_ = result.After();
   if (result.outcome == Outcome::kCommit) updates_ = result.update;
+  if (view_ && result.generation == view_->generation) {
+    const auto plan = plan::Assign(plan::IntervalSet::Whole(options_.micro_batches), result.speeds);
+    for (size_t r = 0; r < std::min(plan.size(), view_->members.size()); ++r) {
+      planned_[view_->members[r].incarnation] = plan[r].count();
+    }
+  }
   if (result.outcome != Outcome::kRepeat) {
     Emit(WriteMetrics{result, view_ ? static_cast<int>(view_->members.size()) : 0});
   }
@@ -359,10 +365,11 @@ void CoordinatorCore::Broadcast(const CoordinatorMessage& message) {
 }
 
 void CoordinatorCore::Note(std::string event, std::string worker, std::string reason,
-                           std::map<std::string, double> phase_ms) {
+                           std::map<std::string, double> phase_ms, int64_t micro_batches_lost) {
   Emit(Event{std::move(event), std::move(worker), std::move(reason),
              view_ ? view_->generation : Generation(0),
-             view_ ? static_cast<int>(view_->members.size()) : 0, std::move(phase_ms)});
+             view_ ? static_cast<int>(view_->members.size()) : 0, std::move(phase_ms),
+             micro_batches_lost});
 }
 
 Status CoordinatorCore::GetStatus(absl::Time now) const {

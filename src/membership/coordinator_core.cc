@@ -853,6 +853,7 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
     witnessed_.clear();
     settled_ = {form.position.timeline, form.position.step};
   }
+  const bool same_step = form.position == position_;  // else what the lost had computed is in
   timeline_ = form.position.timeline;
   position_ = form.position;
   updates_ = form.updates;
@@ -884,6 +885,7 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
   for (const auto& [incarnation, track] : old_tracks) {
     if (IsMember(incarnation)) continue;
     fenced_.insert(incarnation);
+    if (same_step) micro_batches_lost_ += planned_[incarnation];
     const auto gone = std::find_if(old_view->members.begin(), old_view->members.end(),
                                    [&](const Member& m) { return m.incarnation == incarnation; });
     if (track.draining && track.answer) {
@@ -906,7 +908,13 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
 
 void CoordinatorCore::ActivateView() {
   phase_ms_["form"] = absl::ToDoubleMilliseconds(now_ - phase_since_);
-  Note("view", "", phase_reason_, phase_ms_);
+  Note("view", "", phase_reason_, phase_ms_, micro_batches_lost_);
+  micro_batches_lost_ = 0;
+  planned_.clear();
+  for (size_t r = 0; r < view_->members.size(); ++r) {
+    planned_[view_->members[r].incarnation] =
+        form_->claims[r].count() + form_->assignment[r].count();
+  }
   accusations_.clear();
   connect_attempts_ = 0;
   SetPhase(Phase::kRunning,

@@ -97,6 +97,7 @@ struct Event {
   Generation generation;
   int members = 0;
   std::map<std::string, double> phase_ms;  // of "view": detect, survey, form, …
+  int64_t micro_batches_lost = 0;          // of "view": at most so many are computed again
 };
 // All parts of a version are durable: write the manifest that lists them.
 struct WriteManifest {
@@ -283,7 +284,7 @@ class CoordinatorCore {
   void Answer(uint64_t id, bool ok, std::string text) { Emit(Reply{id, ok, std::move(text)}); }
   void Emit(CoordinatorOutput output) { out_->push_back(std::move(output)); }
   void Note(std::string event, std::string worker, std::string reason,
-            std::map<std::string, double> phase_ms = {});
+            std::map<std::string, double> phase_ms = {}, int64_t micro_batches_lost = 0);
   void SetPhase(Phase phase, std::string reason);
   bool IsMember(Incarnation incarnation) const { return tracks_.contains(incarnation); }
   const std::string& change_reason() const { return phase_reason_; }
@@ -322,9 +323,11 @@ class CoordinatorCore {
   std::set<std::pair<absl::Time, Registration>> deadlines_;  // effective time; checked lazily
   std::set<Incarnation> fenced_;                             // omitted by a Form: never return (I6)
   std::string numerics_version_;                             // of the first worker
-  std::vector<VoteResult> witnessed_;                 // newest results of timeline_, at most two
-  std::map<Incarnation, int> accusations_;            // failed connects since the last Activate
-  int connect_attempts_ = 0;                          // failed since the last Activate
+  std::vector<VoteResult> witnessed_;       // newest results of timeline_, at most two
+  std::map<Incarnation, int> accusations_;  // failed connects since the last Activate
+  std::map<Incarnation, int64_t> planned_;  // micro-batches of the step under way, by member
+  int64_t micro_batches_lost_ = 0;          // by the change under way, at most
+  int connect_attempts_ = 0;                // failed since the last Activate
   absl::Time joiner_since_ = absl::InfiniteFuture();  // a newcomer has waited since
   bool adopt_ = false;                                // a person said --adopt
   bool force_restore_ = false;  // copies diverged; cleared by the restoring Form
