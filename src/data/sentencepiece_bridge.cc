@@ -34,7 +34,7 @@ std::unordered_map<std::string, std::string> Arguments(const UnigramTraining& tr
   }
   return {{"model_type", "unigram"},
           {"vocab_size", std::to_string(training.vocab_size)},
-          {"character_coverage", std::to_string(training.character_coverage)},
+          {"character_coverage", training.character_coverage},
           {"input_sentence_size", std::to_string(training.max_sentences)},
           {"shuffle_input_sentence", "true"},
           {"seed_sentencepiece_size", std::to_string(training.seed_size)},

@@ -13,7 +13,7 @@ namespace starling::data {
 
 struct UnigramTraining {
   int32_t vocab_size = 0;
-  double character_coverage = 0;
+  std::string character_coverage;  // a number, written the same in every locale
   uint64_t max_sentences = 0;
   int32_t seed_size = 0;
   std::vector<std::string> special_pieces;  // ids 0, 1 (unknown), 2, …

@@ -234,7 +234,7 @@ absl::Status TrainTokenizer(const TokenizerTrainOptions& options, const Sentence
   Feeder feeder(options, source, std::move(chain));
   UnigramTraining training;
   training.vocab_size = options.vocab_size;
-  training.character_coverage = options.character_coverage;
+  training.character_coverage = absl::StrCat(options.character_coverage);
   training.max_sentences = options.max_sentences;
   training.seed_size = options.seed_sentencepiece_size;
   training.special_pieces.assign(std::begin(kSpecialPieces), std::end(kSpecialPieces));

@@ -1,6 +1,7 @@
 // Makes a tokenizer of one's own: a Unigram vocabulary trained by SentencePiece, written as a
 // tokenizer.json that Tokenizer and Python's `tokenizers` read. Functions; one training at a time
-// per process. The same sentences and options give the same bytes on every machine.
+// per process. The same sentences and options give the same bytes, whatever
+// the number of cores.
 #pragma once
 
 #include <cstdint>
