@@ -123,19 +123,10 @@ class Checker {
   void CheckLengths() {
     const plan::LengthSchedule& length = config_.training.sequence_length;
     Adopt("training.sequence_length", length.Validate());
-    const int64_t pad = std::max<int64_t>(1, config_.data.pad_to_multiple);
-    const int64_t width = (length.maximum + pad - 1) / pad * pad;
-    if (!config_.model.rotary() && width > config_.model.max_position_embeddings) {
+    if (!config_.model.rotary() && length.maximum > config_.model.max_position_embeddings) {
       Bad("model.max_position_embeddings",
-          absl::StrCat("is ", config_.model.max_position_embeddings, ", but batches become ", width,
-                       " tokens wide (training.sequence_length.final, rounded up to "
-                       "data.pad_to_multiple)"));
-    }
-    if (width != length.maximum) {
-      Odd("data.pad_to_multiple",
-          absl::StrCat(
-              "sequences of ", length.maximum, " tokens are padded to ", width,
-              ": set data.pad_to_multiple to a divisor of training.sequence_length.final"));
+          absl::StrCat("is ", config_.model.max_position_embeddings,
+                       ", but training.sequence_length.final is ", length.maximum));
     }
   }
 
@@ -211,7 +202,9 @@ void Resolve(const std::function<bool(const std::string&)>& is_set, Config* conf
     length.initial = std::min(length.initial, length.maximum);
   }
   config->optimizer.schedule.total_steps = config->training.steps;
-  if (config->comm.advertise_host.empty()) config->comm.advertise_host = config->comm.bind_host;
+  Comm& comm = config->comm;
+  const bool wildcard = comm.bind_host == "0.0.0.0" || comm.bind_host == "::";
+  if (comm.advertise_host.empty() && !wildcard) comm.advertise_host = comm.bind_host;
 }
 
 void CheckConfig(const Config& config, std::vector<Problem>* problems,

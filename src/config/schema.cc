@@ -203,7 +203,7 @@ class Table {
         },
         [=] {
           for (const auto& [name, value] : choices.words) {
-            if (value == *target) return FormatString(name);
+            if (value == *target) return name;
           }
           return std::string();
         });

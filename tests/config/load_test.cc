@@ -191,7 +191,7 @@ TEST_CASE("config: impossible combinations are refused", "[config]") {
       {"model: {groups: 9}", "groups is 9, more than layers (6)"},
       {"model: {sop_head: false}", "training.objective mlm_sop trains this head"},
       {"model: {position_embedding_type: absolute, max_position_embeddings: 64}",
-       "batches become 128 tokens wide"},
+       "training.sequence_length.final is 128"},
       {"training: {sequence_length: {initial: 512, final: 128, warmup_steps: 5}}",
        "initial is 512, but must not exceed final"},
       {"optimizer: {zero_steps: 200}", "more than optimizer.warmup_steps"},
@@ -228,11 +228,11 @@ TEST_CASE("config: a bad value causes no second complaint that rests on its defa
 
 TEST_CASE("config: odd but possible settings are warnings", "[config]") {
   const LoadedConfig loaded = LoadText(
-      "optimizer: {warmup_steps: 50}\ntraining: {steps: 10, sequence_length: {final: 64}}\n");
+      "optimizer: {warmup_steps: 50}\ntraining: {steps: 10}\nelastic: {min_workers: 20}\n");
   INFO(loaded.status().message());
   REQUIRE(loaded.status().ok());
   REQUIRE(loaded.warnings.size() == 2);
-  CHECK(absl::StrContains(loaded.warnings[0].ToString(), "padded to 128"));
+  CHECK(absl::StrContains(loaded.warnings[0].ToString(), "fewer than elastic.min_workers (20)"));
   CHECK(absl::StrContains(loaded.warnings[1].ToString(), "c.yaml:1:27: optimizer.warmup_steps"));
 }
 

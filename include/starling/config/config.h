@@ -37,10 +37,10 @@ struct Data {
   std::vector<std::string> train;  // token files, read as one after the other
   std::string validation;          // token file; empty = no evaluation
   std::string tokenizer;           // tokenizer.json that made them
-  bool split_lines = true;         // token files must have been prepared line by line
+  bool split_lines = true;         // line breaks end sentences; read by `starling prepare --config`
   WordGroups word_groups = WordGroups::kReference;         // [meaning]
   ShortDocuments short_documents = ShortDocuments::kKeep;  // [meaning]
-  int64_t pad_to_multiple = 128;   // [meaning] tokens; a batch's width is rounded up to this
+  int64_t pad_to_multiple = 128;   // [meaning] batches become so wide, at most the length
   double mask_probability = 0.15;  // [meaning] share of tokens chosen for masking, in (0, 1)
 };
 
@@ -99,8 +99,10 @@ enum class Backend { kAuto, kSocket };
 struct Comm {
   Backend backend = Backend::kAuto;     // kAuto takes the best one built in: socket
   std::string bind_host = "127.0.0.1";  // address that a worker listens on for its peers
-  std::string advertise_host;           // address that peers connect to; empty = bind_host
-  bool shared_memory = true;            // between workers on one host
+  // Address that peers connect to. Empty in YAML = bind_host; it stays empty when that is a
+  // wildcard (0.0.0.0 or ::), and then a worker gives its host's name.
+  std::string advertise_host;
+  bool shared_memory = true;  // between workers on one host
 };
 
 struct Coordinator {

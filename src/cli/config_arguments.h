@@ -1,0 +1,45 @@
+// --config and --set of the verbs that need a config, and the one way from them to a Config: read,
+// checked, and completed by the tokenizer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "starling/config/load.h"
+
+namespace CLI {
+class App;
+}
+
+namespace starling::cli {
+
+struct ConfigArguments {
+  std::vector<std::string> files;  // --config, repeatable; later ones win
+  std::vector<std::string> sets;   // --set section.key=value, repeatable
+};
+
+// Adds both options; `arguments` must live as long as `verb`.
+void AddConfigOptions(CLI::App* verb, bool required, ConfigArguments* arguments);
+
+struct ConfigOutcome {
+  config::LoadedConfig loaded;
+  int exit_code = 0;  // 0 = `loaded` is good
+};
+
+// Reads the config with this process's environment and, when data.tokenizer is set, the tokenizer,
+// which gives vocabulary and special ids. Warnings and problems go to standard error, all at once.
+// Codes: 78 bad config or a tokenizer that contradicts it or lacks a special token; 66 missing
+// file; 65 broken tokenizer. With a missing or broken tokenizer `loaded` still holds the config as
+// far as it is known.
+ConfigOutcome LoadForVerb(const ConfigArguments& arguments);
+
+// Checks that token files exist, are whole and were made by the config's tokenizer. Each problem is
+// a line on standard error; returns the first one's exit code (66, 65, 78, …) or 0. Reads the files
+// completely: about a second a gigabyte.
+int CheckTokenFiles(const config::Config& config);
+
+// Checks that a folder can be created, or written to when it exists, without creating it. Prints
+// and returns 73 or 77, or 0.
+int CheckFolderWritable(const std::string& key, const std::string& folder);
+
+}  // namespace starling::cli

@@ -1,0 +1,25 @@
+// What every verb says to people: errors and notes on standard error, data on standard output.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "starling/base/exit_codes.h"
+
+namespace starling::cli {
+
+// Prints "starling: <message>" on standard error and returns the code as a number.
+int Fail(ExitCode code, std::string_view message);
+// The same with the exit code that belongs to the status.
+int Fail(const absl::Status& status);
+
+// Prints a line on standard error.
+void Note(std::string_view message);
+
+// 12 345 678 → "12.3 M"; below 1000 as it is.
+std::string ShortCount(double count);
+// 93784 s → "1d2h", 192 s → "3m12s": at most two units.
+std::string ShortTime(double seconds);
+
+}  // namespace starling::cli

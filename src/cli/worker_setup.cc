@@ -1,0 +1,178 @@
+#include "cli/worker_setup.h"
+
+#include <errno.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/run_setup.h"
+#include "starling/base/exit_codes.h"
+#include "starling/base/host.h"
+#include "starling/base/status.h"
+#include "starling/comm/transport.h"
+#include "starling/data/chunks.h"
+#include "starling/data/tokenizer.h"
+
+namespace starling::cli {
+namespace {
+
+// Workers of equal numerics compute equal bits from equal inputs. Raise the last number with every
+// change of a kernel, a reduction order or a random draw.
+constexpr const char* kNumericsVersion = "torch-2.11.0/fp32/1";
+
+std::vector<std::string> PiecesOf(const data::Tokenizer& tokenizer) {
+  std::vector<std::string> pieces;
+  pieces.reserve(static_cast<size_t>(tokenizer.vocab_size()));
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    pieces.push_back(tokenizer.IdToPiece(id));
+  }
+  return pieces;
+}
+
+absl::Status CheckTokenizerMade(const data::Corpus& corpus, const data::Tokenizer& tokenizer,
+                                const std::string& key) {
+  if (corpus.tokenizer_hash() == tokenizer.hash()) return absl::OkStatus();
+  return WithExitCode(
+      absl::InvalidArgumentError(absl::StrCat(
+          key, ": ", corpus.files().front()->path(),
+          " was made by another tokenizer than data.tokenizer: run `starling prepare` again")),
+      ExitCode::kConfig);
+}
+
+struct Sources {
+  std::shared_ptr<const data::MicroBatchSource> training;
+  std::shared_ptr<const data::EvaluationSource> evaluation;
+  uint64_t data_hash = 0;
+};
+
+absl::StatusOr<std::shared_ptr<const data::Corpus>> OpenCorpus(
+    const std::string& key, const std::vector<std::string>& paths,
+    const data::Tokenizer& tokenizer) {
+  absl::StatusOr<std::shared_ptr<const data::Corpus>> corpus = data::Corpus::Open(paths);
+  if (!corpus.ok()) return Annotate(corpus.status(), key);
+  STARLING_RETURN_IF_ERROR(CheckTokenizerMade(**corpus, tokenizer, key));
+  return corpus;
+}
+
+absl::StatusOr<Sources> OpenSources(const config::Config& config) {
+  absl::StatusOr<data::Tokenizer> tokenizer = data::Tokenizer::Load(config.data.tokenizer);
+  if (!tokenizer.ok()) return Annotate(tokenizer.status(), "data.tokenizer");
+  const std::vector<std::string> pieces = PiecesOf(*tokenizer);
+  const data::SpecialIds special = tokenizer->special_ids();
+  Sources sources;
+  STARLING_ASSIGN_OR_RETURN(const auto corpus,
+                            OpenCorpus("data.train", config.data.train, *tokenizer));
+  sources.data_hash = corpus->DataHash();
+  data::MicroBatchOptions batches = TrainingBatchesOf(config);
+  batches.special = special;
+  batches.pieces = pieces;
+  STARLING_ASSIGN_OR_RETURN(sources.training, data::MakeTrainingSource(corpus, std::move(batches)));
+  if (config.data.validation.empty()) return sources;
+  STARLING_ASSIGN_OR_RETURN(const auto validation,
+                            OpenCorpus("data.validation", {config.data.validation}, *tokenizer));
+  data::MicroBatchOptions evaluation = EvaluationBatchesOf(config);
+  evaluation.special = special;
+  evaluation.pieces = pieces;
+  STARLING_ASSIGN_OR_RETURN(sources.evaluation,
+                            data::EvaluationSource::Create(validation, std::move(evaluation)));
+  return sources;
+}
+
+worker::ExecutorOptions ExecutorOptionsOf(const config::Config& config,
+                                          const WorkerArguments& arguments,
+                                          const membership::Options& protocol,
+                                          Incarnation incarnation) {
+  return {.membership = protocol,
+          .run_directory = arguments.run_directory,
+          .incarnation = incarnation,
+          .seed = config.run.seed,
+          .learning_rate = config.optimizer.options.learning_rate,
+          .schedule = config.optimizer.schedule,
+          .clip = config.optimizer.options.clip,
+          .evaluation_batches = config.training.evaluation_batches,
+          .faults = arguments.faults};
+}
+
+absl::StatusOr<std::unique_ptr<comm::Transport>> Listen(const config::Config& config) {
+  comm::SocketTransportOptions options;
+  options.bind_host = config.comm.bind_host;
+  options.advertise_host = config.comm.advertise_host;
+  options.host_id = HostId();
+  options.shared_memory = config.comm.shared_memory;
+  absl::StatusOr<std::unique_ptr<comm::Transport>> transport = comm::MakeSocketTransport(options);
+  if (!transport.ok()) return Annotate(transport.status(), "comm.bind_host");
+  return transport;
+}
+
+}  // namespace
+
+absl::StatusOr<Incarnation> NewIncarnation() {
+  uint64_t value = 0;
+  while (value == 0) {
+    if (getrandom(&value, sizeof(value), 0) != static_cast<ssize_t>(sizeof(value))) {
+      return ErrnoStatus(errno, "getrandom");
+    }
+  }
+  return Incarnation(value);
+}
+
+train::TrainerOptions TrainerOptionsOf(const config::Config& config) {
+  return {.model = config.model,
+          .optimizer = config.optimizer.options,
+          .seed = config.run.seed,
+          .threads = static_cast<int>(config.training.threads),
+          .sentence_order = config.training.objective == config::Objective::kMlmSop};
+}
+
+data::MicroBatchOptions TrainingBatchesOf(const config::Config& config) {
+  data::MicroBatchOptions options;
+  options.seed = config.run.seed;
+  options.objective = config.training.objective == config::Objective::kMlmSop
+                          ? data::Objective::kMlmSop
+                          : data::Objective::kMlm;
+  options.short_documents = config.data.short_documents == config::ShortDocuments::kKeep
+                                ? data::ShortDocuments::kKeep
+                                : data::ShortDocuments::kDiscard;
+  options.word_groups = config.data.word_groups == config::WordGroups::kReference
+                            ? data::WordGroupRule::kReference
+                            : data::WordGroupRule::kCorrected;
+  options.mask_probability = config.data.mask_probability;
+  options.micro_batch = static_cast<uint64_t>(config.training.micro_batch);
+  options.micro_batches = static_cast<uint64_t>(config.training.micro_batches());
+  options.pad_to_multiple = static_cast<uint64_t>(config.data.pad_to_multiple);
+  for (const plan::LengthChange& change : config.training.sequence_length.Changes()) {
+    options.lengths.push_back({change.first_step, static_cast<uint64_t>(change.length)});
+  }
+  return options;
+}
+
+data::MicroBatchOptions EvaluationBatchesOf(const config::Config& config) {
+  data::MicroBatchOptions options = TrainingBatchesOf(config);
+  options.lengths = {{0, static_cast<uint64_t>(config.training.sequence_length.maximum)}};
+  return options;
+}
+
+absl::StatusOr<WorkerSetup> SetUpWorker(const config::Config& config,
+                                        const WorkerArguments& arguments, Incarnation incarnation) {
+  WorkerSetup setup;
+  setup.protocol = ProtocolOptions(config, 1, false);
+  STARLING_ASSIGN_OR_RETURN(Sources sources, OpenSources(config));
+  STARLING_ASSIGN_OR_RETURN(setup.parts.transport, Listen(config));
+  STARLING_ASSIGN_OR_RETURN(setup.parts.trainer, train::Trainer::Create(TrainerOptionsOf(config)));
+  setup.parts.training = std::move(sources.training);
+  setup.parts.evaluation = std::move(sources.evaluation);
+  setup.executor = ExecutorOptionsOf(config, arguments, setup.protocol, incarnation);
+  setup.identity = {.member = {incarnation, arguments.name, HostId(), getpid(),
+                               setup.parts.transport->address()},
+                    .run_id = setup.protocol.run_id,
+                    .numerics_version = kNumericsVersion,
+                    .config_hash = setup.protocol.config_hash,
+                    .model_hash = setup.protocol.model_hash,
+                    .data_hash = sources.data_hash};
+  return setup;
+}
+
+}  // namespace starling::cli
