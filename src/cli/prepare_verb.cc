@@ -45,7 +45,8 @@ std::string ProgressLine(const data::PrepareProgress& progress, double seconds) 
       ShortCount(static_cast<double>(progress.documents)),
       ShortCount(static_cast<double>(progress.tokens)),
       ShortCount(static_cast<double>(progress.bytes_read) / std::max(seconds, 1e-3)));
-  if (part > 0.01) absl::StrAppend(&line, "  ETA ", ShortTime(seconds * (1 - part) / part));
+  if (part > 0.01 && part < 1)
+    absl::StrAppend(&line, "  ETA ", ShortTime(seconds * (1 - part) / part));
   return line;
 }
 
@@ -78,14 +79,20 @@ int RunPrepare(const PrepareArguments& arguments) {
   const int folder_code = CheckFolderWritable("--output", DirectoryOf(arguments.options.output));
   if (folder_code != 0) return folder_code;
   std::signal(SIGINT, HandleInterrupt);
-  Progress progress(StandardErrorProgress());
+  const ProgressOptions progress_options = StandardErrorProgress();
+  Progress progress(progress_options);
+  data::PrepareProgress last;
   const absl::Time start = SystemClock::Get().Now();
+  const auto line = [&] {
+    return ProgressLine(last, absl::ToDoubleSeconds(SystemClock::Get().Now() - start));
+  };
   const auto show = [&](const data::PrepareProgress& state) {
-    progress.Show(ProgressLine(state, absl::ToDoubleSeconds(SystemClock::Get().Now() - start)));
+    last = state;
+    progress.Show(line());
     return !interrupted.load();
   };
   const auto report = data::Prepare(*tokenizer, arguments.options, show);
-  progress.Finish("");
+  progress.Finish(progress_options.terminal ? line() : "");
   if (interrupted.load()) return Fail(ExitCode::kInterrupted, "interrupted; nothing was written");
   if (!report.ok()) return Fail(report.status());
   Note(CountsLine(arguments.options.output, report->train));
