@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "starling/base/ids.h"
 #include "starling/base/status.h"
 
 namespace starling::data {
@@ -63,13 +64,27 @@ MaskedInstance RowMaker::Make(const ChunkTable& table, uint64_t chunk, DrawAddre
   return row;
 }
 
+void SetTokenizer(const Tokenizer& tokenizer, MicroBatchOptions* options) {
+  options->tokenizer_hash = tokenizer.hash();
+  options->special = tokenizer.special_ids();
+  options->pieces.clear();
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    options->pieces.push_back(tokenizer.IdToPiece(id));
+  }
+}
+
 absl::Status ValidateOptions(const MicroBatchOptions& options, const Corpus& corpus) {
   STARLING_RETURN_IF_ERROR(ValidateLengthChanges(options.lengths));
+  const std::string prepared = absl::StrCat(corpus.files().front()->path(), " was prepared with");
   if (options.pieces.size() != corpus.vocab_size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the tokenizer has ", options.pieces.size(), " pieces, but ",
-                     corpus.files()[0]->path(), " was prepared with a vocabulary of ",
-                     corpus.vocab_size(), ": name the tokenizer that it was prepared with"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the tokenizer has ", options.pieces.size(), " pieces, but ", prepared, " a vocabulary of ",
+        corpus.vocab_size(), ": give the tokenizer that it was prepared with"));
+  }
+  if (options.tokenizer_hash != corpus.tokenizer_hash()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        prepared, " another tokenizer (hash ", ToHex(corpus.tokenizer_hash()), ", this one has ",
+        ToHex(options.tokenizer_hash), "): give that one, or prepare the text again"));
   }
   const SpecialIds& s = options.special;
   const std::pair<const char*, int32_t> ids[] = {

@@ -6,12 +6,12 @@
 
 #include "data/abbreviations.h"
 #include "data/character.h"
+#include "data/sentence_context.h"
 #include "data/utf8.h"
 
 namespace starling::data {
 namespace {
 
-constexpr size_t kWindow = 10;      // characters of context on either side
 constexpr size_t kBulletSize = 20;  // characters of the longest list bullet
 
 constexpr std::string_view kRuleNames[] = {"",
@@ -36,156 +36,6 @@ bool IsDash(uint32_t c) {
 }
 bool IsDelimiter(uint32_t c) {
   return IsEnding(c) || c == ';' || IsCloseQuote(c) || IsGenericQuote(c) || IsCloseBracket(c);
-}
-
-void AppendUtf8(uint32_t c, std::string* out) {
-  if (c < 0x80) {
-    out->push_back(static_cast<char>(c));
-    return;
-  }
-  if (c < 0x800) {
-    out->push_back(static_cast<char>(0xC0 | (c >> 6)));
-  } else {
-    if (c < 0x10000) {
-      out->push_back(static_cast<char>(0xE0 | (c >> 12)));
-    } else {
-      out->push_back(static_cast<char>(0xF0 | (c >> 18)));
-      out->push_back(static_cast<char>(0x80 | ((c >> 12) & 0x3F)));
-    }
-    out->push_back(static_cast<char>(0x80 | ((c >> 6) & 0x3F)));
-  }
-  out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-}
-
-// Up to ten characters beside a delimiter, with their classes.
-struct Context {
-  std::array<uint32_t, kWindow> value{};
-  std::array<uint8_t, kWindow> classes{};
-  size_t size = 0;
-
-  // Whether character i belongs to a run of letters (`letters`) or of decimal digits.
-  bool InRun(size_t i, bool letters) const {
-    return letters ? (classes[i] & kWord) != 0 && (classes[i] & kDecimal) == 0
-                   : (classes[i] & kDecimal) != 0;
-  }
-};
-
-Context LeftOf(std::string_view text, size_t at, const CharacterTable& table) {
-  Context context;
-  size_t start = at;
-  while (start > 0 && context.size < kWindow) {
-    start = PreviousStart(text, start);
-    ++context.size;
-  }
-  for (size_t i = 0; i < context.size; ++i) {
-    const CodePoint c = DecodeAt(text, start);
-    context.value[i] = c.value;
-    context.classes[i] = table[c.value];
-    start += c.bytes;
-  }
-  return context;
-}
-
-Context RightOf(std::string_view text, size_t at, const CharacterTable& table) {
-  Context context;
-  while (at < text.size() && context.size < kWindow) {
-    const CodePoint c = DecodeAt(text, at);
-    context.value[context.size] = c.value;
-    context.classes[context.size++] = table[c.value];
-    at += c.bytes;
-  }
-  return context;
-}
-
-// Characters [begin, end) of a context: a run of letters, a run of digits, or one other character.
-struct Token {
-  const Context* context = nullptr;
-  size_t begin = 0;
-  size_t end = 0;
-
-  bool empty() const { return begin == end; }
-  size_t size() const { return end - begin; }
-  uint32_t first() const { return context->value[begin]; }
-  // All characters have one of the classes `bits`.
-  bool All(uint8_t bits) const {
-    for (size_t i = begin; i < end; ++i) {
-      if ((context->classes[i] & bits) == 0) return false;
-    }
-    return true;
-  }
-  // As str.islower(): something has case, and nothing is upper or title case.
-  bool IsLower() const {
-    bool cased = false;
-    for (size_t i = begin; i < end; ++i) {
-      if ((context->classes[i] & (kUpper | kTitle)) != 0) return false;
-      cased = cased || (context->classes[i] & kLower) != 0;
-    }
-    return cased;
-  }
-  bool IsLowerAlpha() const { return !empty() && All(kAlpha) && IsLower(); }
-  std::string Lower() const {
-    std::string lower;
-    for (size_t i = begin; i < end; ++i) AppendUtf8(ToLower(context->value[i]), &lower);
-    return lower;
-  }
-};
-
-// First token of the context; empty when there is only white space.
-Token FirstToken(const Context& context) {
-  size_t begin = 0;
-  while (begin < context.size && (context.classes[begin] & kSpace) != 0) ++begin;
-  if (begin == context.size) return {&context, begin, begin};
-  size_t end = begin + 1;
-  if ((context.classes[begin] & kWord) != 0) {
-    const bool letters = context.InRun(begin, true);
-    while (end < context.size && context.InRun(end, letters)) ++end;
-  }
-  return {&context, begin, end};
-}
-
-Token LastToken(const Context& context) {
-  size_t end = context.size;
-  while (end > 0 && (context.classes[end - 1] & kSpace) != 0) --end;
-  if (end == 0) return {&context, 0, 0};
-  size_t begin = end - 1;
-  if ((context.classes[begin] & kWord) != 0) {
-    const bool letters = context.InRun(begin, true);
-    while (begin > 0 && context.InRun(begin - 1, letters)) --begin;
-  }
-  return {&context, begin, end};
-}
-
-// First run of letters or digits, wherever it starts.
-Token FirstWord(const Context& context) {
-  for (size_t i = 0; i < context.size; ++i) {
-    if ((context.classes[i] & kWord) == 0) continue;
-    const bool letters = context.InRun(i, true);
-    size_t end = i + 1;
-    while (end < context.size && context.InRun(end, letters)) ++end;
-    return {&context, i, end};
-  }
-  return {&context, 0, 0};
-}
-
-// Bytes of the smiley [=:;]-?[)(]{1,3} at `at`, or 0.
-size_t SmileyLength(std::string_view text, size_t at) {
-  if (at >= text.size() || (text[at] != '=' && text[at] != ':' && text[at] != ';')) return 0;
-  size_t end = at + 1;
-  if (end < text.size() && text[end] == '-') ++end;
-  const size_t mouth = end;
-  while (end < text.size() && end - mouth < 3 && (text[end] == ')' || text[end] == '(')) ++end;
-  return end > mouth ? end - at : 0;
-}
-
-// The same after white space at the start of a context.
-bool StartsWithSmiley(const Context& context) {
-  std::string ascii;
-  size_t i = 0;
-  while (i < context.size && (context.classes[i] & kSpace) != 0) ++i;
-  for (; i < context.size; ++i) {
-    ascii.push_back(context.value[i] < 0x80 ? static_cast<char>(context.value[i]) : '\x01');
-  }
-  return SmileyLength(ascii, 0) > 0;
 }
 
 // One candidate boundary with all that the rules look at.

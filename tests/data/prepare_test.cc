@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "starling/data/micro_batches.h"
 #include "starling/data/token_file.h"
 #include "support/parity.h"
 #include "support/temp_dir.h"
@@ -211,8 +212,28 @@ TEST_CASE("prepare: a real corpus through two tokenizer jobs equals one", "[data
     REQUIRE(report.ok());
     CHECK(report->train.documents > 0);
     CHECK(report->train.sentences > report->train.documents * 100);
+    if (std::filesystem::file_size(corpus) == 457406) {  // counted by razdel and `tokenizers`
+      CHECK(report->train.documents == 10);
+      CHECK(report->train.sentences == 28725);
+      CHECK(report->train.tokens == 297884);
+    }
   }
   CHECK(testing::ReadWhole(dir / "1") == testing::ReadWhole(dir / "2"));
+  auto corpus_file = Corpus::Open(std::vector<std::string>{dir / "1"});
+  REQUIRE(corpus_file.ok());
+  MicroBatchOptions batches;
+  batches.micro_batch = 4;
+  batches.micro_batches = 2;
+  batches.lengths = {{0, 128}};
+  SetTokenizer(tokenizer, &batches);
+  auto source = MakeTrainingSource(*corpus_file, batches);
+  REQUIRE(source.ok());
+  for (int64_t step = 0; step < 100; ++step) {
+    const auto batch = (*source)->Make({step, step % 2});
+    REQUIRE(batch.ok());
+    CHECK(batch->length == 128);
+    CHECK(batch->predicted >= 4);
+  }
 }
 
 }  // namespace

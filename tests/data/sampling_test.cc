@@ -45,6 +45,7 @@ MicroBatchOptions Options() {
   options.micro_batches = 2;
   options.pad_to_multiple = 8;
   options.lengths = {{0, 16}};
+  options.tokenizer_hash = 9;
   options.special = kSpecial;
   for (int i = 0; i < kVocabulary; ++i) options.pieces.push_back("▁w" + std::to_string(i));
   return options;
@@ -256,6 +257,9 @@ TEST_CASE("training source: wrong options and addresses are refused", "[data]") 
   CHECK(code(wrong) == absl::StatusCode::kInvalidArgument);
   wrong = Options();
   wrong.micro_batches = 0;
+  CHECK(code(wrong) == absl::StatusCode::kInvalidArgument);
+  wrong = Options();
+  wrong.tokenizer_hash = 8;
   CHECK(code(wrong) == absl::StatusCode::kInvalidArgument);
   wrong = Options();
   wrong.special.mask = -1;

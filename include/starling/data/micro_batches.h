@@ -13,6 +13,7 @@
 #include "starling/data/chunks.h"
 #include "starling/data/masking.h"
 #include "starling/data/position.h"
+#include "starling/data/tokenizer.h"
 
 namespace starling::data {
 
@@ -31,9 +32,14 @@ struct MicroBatchOptions {
   uint64_t micro_batches = 0;         // M: micro-batches of a step; evaluation ignores it
   uint64_t pad_to_multiple = 128;     // rows are padded to a multiple of it, at most to the length
   std::vector<LengthChange> lengths;  // see position.h; evaluation uses no other than the first
+  // Of the tokenizer that the token files were prepared with; see SetTokenizer.
+  uint64_t tokenizer_hash = 0;
   SpecialIds special;
-  std::vector<std::string> pieces;  // the tokenizer's, by id; as many as the vocabulary has
+  std::vector<std::string> pieces;  // by id; as many as the vocabulary has
 };
+
+// Fills the last three fields of `options`.
+void SetTokenizer(const Tokenizer& tokenizer, MicroBatchOptions* options);
 
 // (step, i): micro-batch i of step `step`.
 struct MicroBatchId {
