@@ -1,0 +1,49 @@
+// Where a coordinator is and how to be let in. Functions; thread-safe; they read small files.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace starling::rpc {
+
+inline constexpr std::string_view kEndpointFile = "endpoint";
+inline constexpr std::string_view kTokenFile = "token";
+inline constexpr const char* kTokenVariable = "STARLING_TOKEN";
+
+// How a client names its coordinator. `endpoint` wins over the run folder's `endpoint` file; the
+// token is, in this order: `token`, the environment's STARLING_TOKEN, the run folder's `token`.
+struct Target {
+  std::string endpoint;    // HOST:PORT
+  std::string run_folder;  // both files are read again at each try
+  std::string token;
+};
+
+struct Address {
+  std::string endpoint;
+  std::string token;  // may be empty: the server will refuse it
+};
+
+// Unavailable when there is no `endpoint` file (yet); InvalidArgument when the target names
+// nothing.
+absl::StatusOr<Address> Resolve(const Target& target);
+
+// "the run in runs/x" or "the coordinator at host:port", for messages.
+std::string Describe(const Target& target);
+
+// The token of a run, for its coordinator: STARLING_TOKEN, else the content of the run folder's
+// `token` file, else 32 random bytes in hexadecimal. Afterwards the file (mode 0600) holds it.
+// InvalidArgument for a token that is shorter than 16 characters or not printable ASCII.
+absl::StatusOr<std::string> LoadOrMakeToken(const std::string& run_folder);
+
+// HOST:PORT, where HOST may be [v6]. InvalidArgument otherwise.
+struct HostPort {
+  std::string host;
+  int port = 0;
+};
+absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
+bool IsLoopback(const std::string& host);
+
+}  // namespace starling::rpc
