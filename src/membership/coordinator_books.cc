@@ -41,9 +41,20 @@ void CoordinatorCore::On(Session& session, const Report& m) {
 
 void CoordinatorCore::AcceptLines(const std::vector<LedgerLine>& lines) {
   for (const LedgerLine& line : lines) {
-    if (line.version.timeline == timeline_ && line.version > settled_)
-      lines_.emplace(line.version, line);
+    if (line.version.timeline != timeline_ || (!books_adopted_ && line.version <= settled_))
+      continue;
+    const auto [it, added] = lines_.emplace(line.version, line);
+    // A step that was redone belongs to the later view.
+    if (!added && it->second.generation < line.generation) it->second = line;
+    for (const VoteResult& seen : witnessed_) NoteDigest(seen);
   }
+}
+
+// The digest of a version comes with the next vote.
+void CoordinatorCore::NoteDigest(const VoteResult& result) {
+  if (result.digests.empty()) return;
+  const auto line = lines_.find(result.at.version());
+  if (line != lines_.end() && !line->second.digest) line->second.digest = result.digests.front();
 }
 
 // A vote result seen for the first time is shown; the newest two are kept for decisions.
@@ -69,9 +80,7 @@ void CoordinatorCore::Witness(const VoteResult& result) {
 }
 
 void CoordinatorCore::NoteDigests(const VoteResult& result) {
-  if (result.digests.empty()) return;
-  const auto line = lines_.find(result.at.version());
-  if (line != lines_.end() && !line->second.digest) line->second.digest = result.digests.front();
+  NoteDigest(result);
   std::string diverged;
   for (size_t r = 1; r < result.digests.size(); ++r) {
     if (result.digests[r] != result.digests[0])
@@ -96,19 +105,24 @@ void CoordinatorCore::Reported(MemberTrack& track, const Position& position) {
 // Writes the lines of all settled steps, in order: those that every member of the view reported, or
 // that the decision of an active view includes.
 void CoordinatorCore::Settle() {
-  if (!view_ || phase_ == Phase::kReconnecting) return;
+  if (!view_ || phase_ == Phase::kReconnecting || books_adopted_) return;
   if (settled_.timeline != timeline_) {
     const auto fork = restored_.forks.find(timeline_);
     settled_ = {timeline_, fork == restored_.forks.end() ? Step(0) : fork->second.step};
   }
+  WriteSettled(/*wait_for_digest=*/true);
+}
+
+void CoordinatorCore::WriteSettled(bool wait_for_digest) {
   const Step up_to = report_counts_.empty() ? position_.step : report_counts_.begin()->first;
   while (!lines_.empty() && lines_.begin()->first.step <= up_to) {
     const LedgerLine& line = lines_.begin()->second;
     const int64_t step = line.version.step.value();
     // A line waits for its digest, which comes with the next vote; the last step has no next vote.
     const bool digest_due = options_.digest_every > 0 && step % options_.digest_every == 0 &&
-                            !line.digest && step < options_.total_steps && !stopping_view_;
-    if (digest_due && !ending_) return;
+                            !line.digest && step == position_.step.value() &&
+                            step < options_.total_steps && !stopping_view_;
+    if (digest_due && wait_for_digest && !ending_) return;
     if (line.version > settled_) {
       if (line.version.step != settled_.step.Next()) return;  // a line is still on its way
       Emit(WriteLedger{line});
@@ -122,11 +136,17 @@ void CoordinatorCore::Settle() {
 
 void CoordinatorCore::On(Session& session, const PartWritten& m) {
   session.progress_at = Effective();
+  // Parts are said again after a reconnect.
+  if (!view_ || (latest_checkpoint_ && m.version <= *latest_checkpoint_)) return;
   if (!m.ok) {
-    FailAttempt(m.version, session.member.name, m.info);
+    const auto it = attempts_.find(m.version);
+    const bool stale = it == attempts_.end() ? m.generation != view_->generation
+                                             : m.generation < it->second.generation;
+    if (!stale && !failed_attempts_.contains(m.version)) {
+      FailAttempt(m.version, session.member.name, m.info);
+    }
     return;
   }
-  if (latest_checkpoint_ == m.version || !view_) return;
   CheckpointAttempt& attempt = attempts_[m.version];
   if (attempt.generation < m.generation) {
     if (m.generation != view_->generation) {
@@ -284,7 +304,7 @@ void CoordinatorCore::BeginStop(const std::string& reason) {
 
 void CoordinatorCore::MaybeEnd() {
   if (ending_) {
-    if (sessions_.empty() || now_ - phase_since_ > options_.detection) {
+    if ((sessions_.empty() && now_ >= linger_until_) || now_ - phase_since_ > options_.detection) {
       if (phase_ != Phase::kEnded) {
         SetPhase(Phase::kEnded, end_reason_);
         Emit(Ended{end_code_, end_reason_});
@@ -299,7 +319,7 @@ void CoordinatorCore::MaybeEnd() {
   // Every member has reported, so nobody is left behind; then the books must be complete.
   const bool all_reported =
       !report_counts_.empty() && report_counts_.begin()->first == position_.step;
-  if (!all_reported || (!lines_.empty() && lines_.rbegin()->first > settled_)) return;
+  if (!all_reported || settled_ != version) return;
   const bool checkpoint_wanted = stopping_view_ || options_.final_checkpoint;
   if (checkpoint_wanted && latest_checkpoint_ != version) {
     if (failed_attempts_.contains(version)) {

@@ -54,7 +54,8 @@ CoordinatorCore::CoordinatorCore(Options options, RestoredState restored, absl::
       term_(restored_.term.Next()),
       now_(now),
       phase_since_(now),
-      next_generation_(restored_.generations_up_to.Next()) {
+      next_generation_(restored_.generations_up_to.Next()),
+      started_at_(now) {
   for (const auto& [timeline, fork] : restored_.forks) {
     highest_timeline_ = std::max(highest_timeline_, timeline);
   }
@@ -78,6 +79,7 @@ CoordinatorCore::CoordinatorCore(Options options, RestoredState restored, absl::
       troubled_.insert(member.incarnation);
     }
     report_counts_[position_.step] = static_cast<int>(tracks_.size());
+    if (form.result) witnessed_.push_back(*form.result);  // decided: nobody may be left behind it
     SetPhase(Phase::kReconnecting, "waits for the members of the journalled view");
   } else {
     SetPhase(Phase::kGathering, "waits for workers");
@@ -98,18 +100,35 @@ void CoordinatorCore::Receive(const CoordinatorInput& input, absl::Time now,
   now_ = now;
   if (!started_) {
     started_ = true;
-    if (!restored_.run) {
-      PersistRecord(RunRecord{options_.run_id, options_.config_hash, options_.model_hash, 0});
-    }
-    PersistRecord(TermRecord{term_});
-    if (restored_.done && restored_.done->step.value() >= options_.total_steps) {
-      EndRun(0, 0, "training was already complete");
-    }
+    Begin();
   }
   std::visit([this](const auto& value) { Handle(value); }, input);
   Progress();
   expected_wake_ = NextWake();
   out_ = nullptr;
+}
+
+void CoordinatorCore::Begin() {
+  const bool known = restored_.run.has_value();
+  const bool same = known && restored_.run->config_hash == options_.config_hash &&
+                    restored_.run->model_hash == options_.model_hash;
+  if (!known || (!same && options_.accept_config_change)) {
+    if (known) Note("config_changed", "", "accepted by --accept-config-change");
+    PersistRecord(RunRecord{options_.run_id, options_.config_hash, options_.model_hash,
+                            known ? restored_.run->data_hash : 0});
+  } else if (!same) {
+    EndRun(kConfig, kConfig,
+           "the configuration changes the meaning of a step of this run (model, data, seed, batch, "
+           "optimizer, schedule or precision differ): use the run's config.resolved.yaml, or say "
+           "--accept-config-change");
+    return;
+  }
+  PersistRecord(TermRecord{term_});
+  if (restored_.done && restored_.done->step.value() >= options_.total_steps) {
+    // Members that were not told before the last life of this process ended still wait for it.
+    linger_until_ = now_ + options_.detection;
+    EndRun(0, 0, "training was already complete");
+  }
 }
 
 // ---- streams and sessions ----------------------------------------------------------------------
@@ -202,7 +221,7 @@ std::optional<Refused> CoordinatorCore::RefusalFor(const Register& m) const {
 }
 
 void CoordinatorCore::OnRegister(Registration registration, const Register& m) {
-  if (m.highest_term >= term_) {  // the journal is older than what workers have seen
+  if (m.highest_term > term_) {  // the journal is older than what workers have seen
     term_ = m.highest_term.Next();
     PersistRecord(TermRecord{term_});
   }
@@ -231,7 +250,9 @@ void CoordinatorCore::OnRegister(Registration registration, const Register& m) {
   Session session{.registration = registration,
                   .member = m.member,
                   .last_seen = Effective(),
-                  .progress_at = Effective()};
+                  .progress_at = Effective(),
+                  .moved_at = Effective(),
+                  .had_view = m.view != nullptr};
   const bool member = IsMember(incarnation);
   if (!member && !m.view) {
     HoldOffFlapping(session);
@@ -241,15 +262,24 @@ void CoordinatorCore::OnRegister(Registration registration, const Register& m) {
   Session& kept = sessions_[registration] = session;
   by_incarnation_[incarnation] = registration;
   deadlines_.insert({Effective() + options_.detection, registration});
+  // The journal is older than what this worker has seen: its view decides (protocol.md §7).
+  const bool newer = m.view && (!view_ || m.view->generation > view_->generation);
   const bool go_on = member && m.active && m.view && m.view->generation == view_->generation &&
                      (phase_ == Phase::kReconnecting || phase_ == Phase::kRunning);
   Emit(SendToWorker{registration, Registered{term_, registration, go_on}});
-  if (member) {
+  if (newer) {
+    OnNewerView(m);
+  } else if (member) {
     OnReconnected(kept, m);
-  } else if (m.view) {
-    if (!reported_view_ || reported_view_->generation < m.view->generation) reported_view_ = m.view;
-    reported_timeline_ = std::max(reported_timeline_, m.state.position.timeline);
-    next_generation_ = std::max(next_generation_, m.view->generation.Next());
+  }
+}
+
+void CoordinatorCore::OnNewerView(const Register& m) {
+  if (!reported_view_ || reported_view_->generation < m.view->generation) reported_view_ = m.view;
+  reported_position_ = std::max(reported_position_, m.state.position);
+  next_generation_ = std::max(next_generation_, m.view->generation.Next());
+  if (phase_ != Phase::kGathering) {
+    SetPhase(Phase::kGathering, "the journal is older than the workers' view");
   }
 }
 
@@ -300,16 +330,28 @@ void CoordinatorCore::OnReconnected(const Session& session, const Register& m) {
   track.active = m.active && m.view && m.view->generation == view_->generation;
   switch (phase_) {
     case Phase::kSurveying:
-      if (!track.answer) Send(incarnation, Revoke{term_, view_->generation, change_reason()});
+      if (track.answer) return;
+      awaited_.insert(incarnation);  // its answer counts, also when the others' are all there
+      Send(incarnation, Revoke{term_, view_->generation, change_reason()});
       return;
     case Phase::kForming:
       track.active = false;
-      if (!m.view || m.view->generation < view_->generation) Send(incarnation, *form_);
+      if (!m.view || m.view->generation < view_->generation) {
+        form_->term = term_;  // may have grown since
+        Send(incarnation, *form_);
+      }
+      return;
+    case Phase::kGathering:
+      // It may hold what the others lack, and it makes one more.
+      if (!reported_view_) StartSurvey(absl::StrCat(session.member.name, " came back"));
       return;
     case Phase::kRunning:
       // It may have missed Activate; a member that is not active at all ends the generation.
-      if (!track.active)
+      if (!track.active) {
         StartSurvey(absl::StrCat(session.member.name, " reconnected and is not active"));
+      } else if (!checkpoint_replies_.empty() && view_->RankOf(incarnation) == Rank(0)) {
+        Send(incarnation, RequestCheckpoint{});
+      }
       return;
     default:
       return;
@@ -320,6 +362,7 @@ void CoordinatorCore::OnReconnected(const Session& session, const Register& m) {
 
 void CoordinatorCore::On(Session& session, const Heartbeat& m) {
   session.speed = m.micro_batches_per_second;
+  if (m.progress != session.progress) session.moved_at = Effective();
   if (m.progress != session.progress || m.waiting) {
     session.progress = m.progress;
     session.progress_at = Effective();
@@ -408,38 +451,62 @@ void CoordinatorCore::On(Session& session, const CommFailed& m) {
 }
 
 void CoordinatorCore::On(Session& session, const ConnectFailed& m) {
-  if (!view_ || m.generation != view_->generation || phase_ != Phase::kForming) return;
-  ++connect_attempts_;
-  Incarnation worst;
+  // Reports that come after the first one of this generation count too, but as the same attempt.
+  if (!view_ || m.generation != view_->generation) return;
+  if (phase_ != Phase::kForming && phase_ != Phase::kSurveying) return;
+  const Incarnation reporter = session.member.incarnation;
+  if (!IsMember(reporter)) return;
   for (Incarnation peer : m.unreachable) {
-    if (!IsMember(peer)) continue;
-    ++accusations_[peer];
-    ++accusations_[session.member.incarnation];
+    if (!IsMember(peer) || peer == reporter) continue;
+    unreachable_.insert(std::minmax(peer, reporter));
     tracks_.at(peer).accused = true;
   }
-  if (connect_attempts_ >= 2) {
-    // Two live members that cannot reach each other: the one that fewer reach goes, ties: the
-    // newest.
-    int most = 0;
-    for (const Member& member : view_->members) {
-      const auto it = accusations_.find(member.incarnation);
-      if (it != accusations_.end() && it->second >= most) {
-        most = it->second;
-        worst = member.incarnation;
-      }
-    }
-    if (most > 0) MarkGone(worst, absl::StrCat("peers cannot reach it: ", m.reason));
-  }
+  if (phase_ != Phase::kForming) return;
+  ++connect_attempts_;
   StartSurvey(absl::StrCat(session.member.name, " cannot connect: ", m.reason));
 }
 
+// Two live members that cannot reach each other: after the second failed attempt the one that fewer
+// can reach goes, ties: the newest. Pairs with a dead member say nothing about the other.
+void CoordinatorCore::DropUnreachable() {
+  if (connect_attempts_ < 2) return;
+  std::map<Incarnation, int> failed;
+  const auto answered = [&](Incarnation i) {
+    const auto track = tracks_.find(i);
+    return track != tracks_.end() && !track->second.gone && track->second.answer &&
+           track->second.missing_since == absl::InfiniteFuture();
+  };
+  for (const auto& [a, b] : unreachable_) {
+    if (!answered(a) || !answered(b)) continue;
+    ++failed[a];
+    ++failed[b];
+  }
+  Incarnation worst;
+  int most = 0;
+  for (const Member& member : view_->members) {
+    const auto it = failed.find(member.incarnation);
+    if (it == failed.end() || it->second < most) continue;
+    most = it->second;
+    worst = member.incarnation;
+  }
+  if (most == 0) return;
+  MarkGone(worst, absl::StrCat("cannot be reached by ", most, " live member(s)"));
+  std::erase_if(unreachable_,
+                [&](const auto& pair) { return pair.first == worst || pair.second == worst; });
+}
+
 void CoordinatorCore::On(Session& session, const FormProgress&) {
-  session.progress_at = Effective();
+  session.progress_at = session.moved_at = Effective();
 }
 
 void CoordinatorCore::On(Session& session, const RestoreFailed& m) {
   Note("checkpoint_bad", session.member.name, absl::StrCat(m.checkpoint, ": ", m.reason));
   PersistRecord(CheckpointRecord{m.checkpoint, {}, false});
+  if (latest_checkpoint_ && view_ && restored_.form->restore &&
+      restored_.form->restore->checkpoint == m.checkpoint &&
+      latest_checkpoint_ == restored_.form->restore->version) {
+    latest_checkpoint_.reset();
+  }
   if (view_ && m.generation == view_->generation && phase_ == Phase::kForming) {
     StartSurvey(absl::StrCat("checkpoint ", m.checkpoint, " cannot be read"));
   }
@@ -461,9 +528,10 @@ void CoordinatorCore::On(Session& session, const Leaving& m) {
 }
 
 void CoordinatorCore::On(Session& session, const SurveyAnswer& m) {
-  AcceptLines(m.unsettled);
+  // Only members of the last journalled view are survivors; what others say does not count.
   const auto it = tracks_.find(session.member.incarnation);
   if (it == tracks_.end() || it->second.gone || m.generation != view_->generation) return;
+  AcceptLines(m.unsettled);
   if (m.state.last_result) Witness(*m.state.last_result);
   if (m.state.pending_result) Witness(*m.state.pending_result);
   if (phase_ != Phase::kSurveying) return;
@@ -472,9 +540,10 @@ void CoordinatorCore::On(Session& session, const SurveyAnswer& m) {
 }
 
 void CoordinatorCore::On(Session& session, const Ready& m) {
-  AcceptLines(m.unsettled);
   const auto it = tracks_.find(session.member.incarnation);
-  if (it == tracks_.end() || !view_ || m.generation != view_->generation) return;
+  if (it == tracks_.end() || it->second.gone || m.generation != view_->generation) return;
+  AcceptLines(m.unsettled);
+  session.progress_at = session.moved_at = Effective();
   if (phase_ == Phase::kForming) {
     it->second.active = true;
     awaited_.erase(session.member.incarnation);
@@ -496,7 +565,7 @@ void CoordinatorCore::SetPhase(Phase phase, std::string reason) {
 void CoordinatorCore::Progress() {
   CheckSilence();
   // A phase that ends may let the next one end at once.
-  for (int turns = 0; turns < 8; ++turns) {
+  for (int turns = 0; turns < 8 && !ending_; ++turns) {
     const Phase before = phase_;
     switch (phase_) {
       case Phase::kReconnecting:
@@ -525,10 +594,6 @@ void CoordinatorCore::Progress() {
 }
 
 void CoordinatorCore::CheckReconnecting() {
-  if (reported_view_ && reported_view_->generation > view_->generation) {
-    SetPhase(Phase::kGathering, "the journal is older than the workers' view");
-    return;
-  }
   const bool window_over = now_ - phase_since_ >= options_.reconnect_window();
   bool all_active = true;
   for (const auto& [incarnation, track] : tracks_) {
@@ -541,6 +606,10 @@ void CoordinatorCore::CheckReconnecting() {
   }
   if (all_active) {
     SetPhase(Phase::kRunning, "all members came back");
+    if (restored_.form->purpose == Purpose::kStop) {  // it goes on stopping
+      stopping_view_ = true;
+      BeginStop("the stop that was under way goes on");
+    }
     Note("resumed", "", "the coordinator is back; training had gone on");
   } else {
     StartSurvey("not all members came back after the coordinator's restart");
@@ -597,7 +666,9 @@ void CoordinatorCore::CheckSurvey() {
       awaited_.erase(incarnation);
     }
   }
-  if (awaited_.empty()) FormNext();
+  if (!awaited_.empty()) return;
+  DropUnreachable();
+  FormNext();
 }
 
 void CoordinatorCore::CheckForming() {
@@ -608,18 +679,23 @@ void CoordinatorCore::CheckForming() {
       return;
     }
   }
-  if (awaited_.empty()) {
-    ActivateView();
-  } else if (now_ - phase_since_ > options_.stuck_after) {
-    for (Incarnation incarnation : awaited_) {
-      const Session* session = SessionOf(incarnation);
-      if (session != nullptr && Effective() - session->progress_at > options_.stuck_after) {
-        MarkGone(incarnation, absl::StrCat("not ready for generation ", view_->generation.value(),
-                                           " after ", absl::FormatDuration(options_.stuck_after)));
-        StartSurvey("a member does not get ready");
-        return;
-      }
+  if (awaited_.empty()) return ActivateView();
+  absl::Time moved = absl::InfinitePast();
+  for (Incarnation incarnation : awaited_) {
+    const Session* session = SessionOf(incarnation);
+    if (session == nullptr) continue;
+    moved = std::max(moved, session->moved_at);
+    if (now_ - phase_since_ > options_.stuck_after &&
+        Effective() - session->progress_at > options_.stuck_after) {
+      MarkGone(incarnation, absl::StrCat("not ready for generation ", view_->generation.value(),
+                                         " after ", absl::FormatDuration(options_.stuck_after)));
+      return StartSurvey("a member does not get ready");
     }
+  }
+  // All wait for each other and nothing moves: a message was lost. Another generation sends anew.
+  if (now_ - phase_since_ > 2 * options_.stuck_after &&
+      Effective() - moved > 2 * options_.stuck_after) {
+    StartSurvey("forming does not get on");
   }
 }
 
@@ -637,6 +713,11 @@ std::vector<Incarnation> CoordinatorCore::Newcomers() const {
 
 // Whether a run without surviving members may start with these newcomers.
 bool CoordinatorCore::EnoughToStart(size_t newcomers) const {
+  // A ledger without a journal: the run has gone on before, and its members may still be alive.
+  if (!restored_.journal_found && restored_.ledger_last && !view_) {
+    if (now_ - started_at_ < options_.reconnect_window()) return false;
+    if (!NewestCheckpoint() && !adopt_) return false;  // never from step 0 by itself
+  }
   const int count = static_cast<int>(newcomers);
   const int wanted = restored_.target_workers.value_or(options_.expected_workers);
   if (count >= std::clamp(wanted, options_.min_workers, options_.max_workers)) return true;
@@ -656,13 +737,17 @@ void CoordinatorCore::CheckGathering() {
   // Survivors of a view that was too small wait with their state; the newest change decides anew.
   if (view_) {
     bool survivor = false;
+    bool leaver = false;
     for (auto& [incarnation, track] : tracks_) {
       if (track.answer && (track.gone || AwaitedUntil(track) <= now_)) track.answer.reset();
       survivor = survivor || track.answer.has_value();
+      leaver = leaver || (track.answer.has_value() && track.draining);
     }
-    if (stop_requested_ && !survivor) return EndRun(kDrained, kDrained, stop_reason_);
     const size_t newcomers = Newcomers().size();
-    if (survivor ? (newcomers > 0 || stop_requested_) : EnoughToStart(newcomers)) FormNext();
+    if (survivor ? (newcomers > 0 || leaver || stop_requested_)
+                 : (EnoughToStart(newcomers) || stop_requested_)) {
+      FormNext();
+    }
     return;
   }
   if (stop_requested_) return EndRun(kDrained, kDrained, stop_reason_);
@@ -673,15 +758,21 @@ void CoordinatorCore::CheckGathering() {
 void CoordinatorCore::AdoptReportedView() {
   FormRecord record;
   record.view = *reported_view_;
-  record.position.timeline = reported_timeline_;
+  record.position = reported_position_;
   record.reason = "adopted from its members, because the journal lacked it";
   view_ = reported_view_;
   reported_view_.reset();
-  timeline_ = reported_timeline_;
+  position_ = reported_position_;
+  timeline_ = position_.timeline;
   highest_timeline_ = std::max(highest_timeline_, timeline_);
-  position_ = record.position;
+  books_adopted_ = settled_.timeline != timeline_;
   tracks_.clear();
   troubled_.clear();
+  awaited_.clear();
+  lines_.clear();
+  witnessed_.clear();
+  report_counts_.clear();
+  report_counts_[Step(0)] = static_cast<int>(view_->members.size());
   for (const Member& member : view_->members) {
     MemberTrack track;
     if (!by_incarnation_.contains(member.incarnation)) {
@@ -689,6 +780,12 @@ void CoordinatorCore::AdoptReportedView() {
       troubled_.insert(member.incarnation);
     }
     tracks_[member.incarnation] = track;
+  }
+  // Members of older views were dropped by the one that is adopted.
+  for (const auto& [registration, session] : sessions_) {
+    if (!session.had_view || IsMember(session.member.incarnation)) continue;
+    fenced_.insert(session.member.incarnation);
+    Emit(SendToWorker{registration, Release{kFenced, "dropped from the run by a newer view"}});
   }
   Note("adopted", "", record.reason);
   PersistRecord(std::move(record));
@@ -721,43 +818,44 @@ void CoordinatorCore::FormNext() {
     phase_reason_ = "waits for a silent member that holds the only copy of the state";
     return;
   }
-  // Survivors keep their order; leavers are left out unless they hold the only copies.
-  View next;
-  bool holder_stays = false;
-  int leavers = 0;
+  if (stop_requested_ && input.survivors.empty()) return EndRun(kDrained, kDrained, stop_reason_);
   const auto holds = [&](Incarnation i) {
     return std::find(decision.holders.begin(), decision.holders.end(), i) != decision.holders.end();
   };
-  for (int pass = 0; pass < 2 && view_; ++pass) {
-    if (pass == 1 && (restore || holder_stays || decision.holders.empty())) break;
-    next.members.clear();
-    leavers = 0;
-    for (const Member& member : view_->members) {
-      if (!input.survivors.contains(member.incarnation)) continue;
-      const bool leaves = tracks_.at(member.incarnation).draining && !stop_requested_ && pass == 0;
-      leavers += leaves ? 1 : 0;
-      if (leaves) continue;
-      holder_stays = holder_stays || holds(member.incarnation);
-      next.members.push_back(member);
+  // Survivors keep their order, leavers go, newcomers follow.
+  View next;
+  std::vector<Member> leavers;
+  bool holder_stays = restore;
+  for (size_t r = 0; view_ && r < view_->members.size(); ++r) {
+    const Member& member = view_->members[r];
+    if (!input.survivors.contains(member.incarnation)) continue;
+    if (tracks_.at(member.incarnation).draining && !stop_requested_) {
+      leavers.push_back(member);
+      continue;
     }
+    holder_stays = holder_stays || holds(member.incarnation);
+    next.members.push_back(member);
   }
   const size_t survivors = next.members.size();
-  if (!stop_requested_ && position_.step.value() < options_.total_steps) {
+  if (!stop_requested_ && (position_.step.value() < options_.total_steps || survivors == 0)) {
     for (Incarnation newcomer : Newcomers()) {
       if (static_cast<int>(next.members.size()) >= options_.max_workers) break;
       next.members.push_back(SessionOf(newcomer)->member);
     }
-  } else if (survivors == 0) {
-    for (Incarnation newcomer : Newcomers()) next.members.push_back(SessionOf(newcomer)->member);
   }
   const bool enough =
       static_cast<int>(next.members.size()) >= options_.min_workers || stop_requested_;
-  const bool may_start = survivors > 0 || EnoughToStart(next.members.size());
-  if (!enough && leavers > 0) {
+  if (!enough && !leavers.empty()) {
     // Nobody to go on with: the version is checkpointed by the leavers and all leave.
     BeginStop("fewer than elastic.min_workers would remain");
     return FormNext();
   }
+  // The only copies are with leavers: one of them stays until the others have theirs.
+  const auto donor = std::find_if(leavers.begin(), leavers.end(),
+                                  [&](const Member& m) { return holds(m.incarnation); });
+  const bool handed = !holder_stays && donor != leavers.end();
+  const bool may_start = survivors > 0 || handed || EnoughToStart(next.members.size());
+  if (handed) next.members.insert(next.members.begin(), *donor);
   if (!enough || next.members.empty() || !may_start) {
     SetPhase(Phase::kGathering, absl::StrCat("waits for workers: ", next.members.size(),
                                              " of at least ", options_.min_workers));
@@ -800,6 +898,7 @@ void CoordinatorCore::FillBeginning(const Decision& decision, const View& view, 
   record->updates = form->updates;
   record->purpose = form->purpose;
   record->restore = form->restore;
+  record->result = form->result;
 }
 
 void CoordinatorCore::FillRestore(const View& view, Form* form, FormRecord* record) {
@@ -848,7 +947,13 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
   if (old_view) FailAttemptsOfLost(*old_view);
   failed_attempts_.clear();
 
+  if (books_adopted_) {  // no ledger to continue: it begins with the oldest line that is known
+    const Step first = lines_.empty() ? form.position.step : lines_.begin()->first.step;
+    settled_ = {timeline_, lines_.empty() ? first : Step(first.value() - 1)};
+    books_adopted_ = false;
+  }
   if (form.position.timeline != timeline_) {  // a new history: what was not settled is run again
+    WriteSettled(/*wait_for_digest=*/false);
     lines_.clear();
     witnessed_.clear();
     settled_ = {form.position.timeline, form.position.step};
@@ -915,7 +1020,7 @@ void CoordinatorCore::ActivateView() {
     planned_[view_->members[r].incarnation] =
         form_->claims[r].count() + form_->assignment[r].count();
   }
-  accusations_.clear();
+  unreachable_.clear();
   connect_attempts_ = 0;
   SetPhase(Phase::kRunning,
            form_->purpose == Purpose::kStop ? "checkpoints, then stops" : "training");
@@ -955,7 +1060,8 @@ bool CoordinatorCore::OnAncestry(const Version& version) const {
   for (;;) {
     if (version.timeline == timeline) return version.step <= limit;
     const auto fork = restored_.forks.find(timeline);
-    if (fork == restored_.forks.end()) return false;
+    // A later history whose beginning went with the journal: what is older is all there is.
+    if (fork == restored_.forks.end()) return timeline.value() > 1 && version.timeline < timeline;
     limit = std::min(limit, fork->second.step);
     timeline = fork->second.timeline;
   }

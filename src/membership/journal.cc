@@ -66,6 +66,59 @@ View GetView(ByteReader& r) {
   return view;
 }
 
+void Put(ByteWriter& w, const VoteResult& v) {
+  w.U64(v.generation.value());
+  Put(w, v.at.version());
+  w.U64(v.at.attempt.value());
+  w.U8(static_cast<uint8_t>(v.outcome));
+  w.I64(v.count);
+  w.U64(v.mix);
+  w.I64(v.update);
+  w.Pod(v.learning_rate);
+  w.Pod(v.mlm_loss);
+  w.Pod(v.sop_loss);
+  w.I64(v.tokens);
+  w.Pod(v.grad_norm);
+  w.Pod(v.clip_factor);
+  w.U64(v.weight_squares.size());
+  for (double value : v.weight_squares) w.Pod(value);
+  w.U64(v.update_squares.size());
+  for (double value : v.update_squares) w.Pod(value);
+  w.U64(v.speeds.size());
+  for (plan::Speed speed : v.speeds) w.U64(speed);
+  w.U8(v.checkpoint_requested);
+  w.U64(v.digests.size());
+  for (const Digest& digest : v.digests) w.Pod(digest);
+}
+VoteResult GetVoteResult(ByteReader& r) {
+  VoteResult v;
+  v.generation = Generation(r.U64());
+  const Version version = GetVersion(r);
+  v.at = {version.timeline, version.step, Attempt(static_cast<uint32_t>(r.U64()))};
+  const uint8_t outcome = r.U8();
+  if (outcome > static_cast<uint8_t>(Outcome::kRepeat)) r.Fail();
+  v.outcome = static_cast<Outcome>(outcome);
+  v.count = r.I64();
+  v.mix = r.U64();
+  v.update = r.I64();
+  v.learning_rate = r.Pod<double>();
+  v.mlm_loss = r.Pod<double>();
+  v.sop_loss = r.Pod<double>();
+  v.tokens = r.I64();
+  v.grad_norm = r.Pod<double>();
+  v.clip_factor = r.Pod<double>();
+  v.weight_squares.resize(r.Count());
+  for (double& value : v.weight_squares) value = r.Pod<double>();
+  v.update_squares.resize(r.Count());
+  for (double& value : v.update_squares) value = r.Pod<double>();
+  v.speeds.resize(r.Count());
+  for (plan::Speed& speed : v.speeds) speed = static_cast<plan::Speed>(r.U64());
+  v.checkpoint_requested = r.U8() != 0;
+  v.digests.resize(r.Count());
+  for (Digest& digest : v.digests) digest = r.Pod<Digest>();
+  return v;
+}
+
 struct Encoder {
   ByteWriter& w;
   void operator()(const RunRecord& record) const {
@@ -92,6 +145,8 @@ struct Encoder {
     Put(w, record.claims);
     Put(w, record.assignment);
     w.Text(record.reason);
+    w.U8(record.result.has_value());
+    if (record.result) Put(w, *record.result);
   }
   void operator()(const CheckpointRecord& record) const {
     w.Text(record.folder);
@@ -120,6 +175,7 @@ FormRecord GetForm(ByteReader& r) {
   record.claims = GetSets(r);
   record.assignment = GetSets(r);
   record.reason = r.Text();
+  if (r.U8() != 0) record.result = GetVoteResult(r);
   return record;
 }
 

@@ -68,7 +68,10 @@ void WorkerCore::Handle(const LeaveNotice& notice) {
   if (stream_open_) Send(DrainNotice{notice.deadline_ms, notice.reason});
 }
 
-void WorkerCore::Handle(const PartDone& done) { Send(done.message); }
+void WorkerCore::Handle(const PartDone& done) {
+  part_ = done.message;
+  Send(done.message);
+}
 
 void WorkerCore::Handle(const FromCoordinator& input) {
   std::visit([this](const auto& message) { On(message); }, input.message);
@@ -91,10 +94,14 @@ void WorkerCore::On(const Registered& m) {
   // What the last connection may have swallowed is said again; the coordinator drops repeats.
   if (phase_ == Phase::kReady) {
     Send(Ready{generation(), {unsettled_.begin(), unsettled_.end()}});
+  } else if (phase_ == Phase::kRevoked && view_ && closed_ >= generation()) {
+    Send(CommFailed{generation(), "the generation is closed here", {}});
   }
   const std::optional<VoteResult>& result =
       state_.pending_result ? state_.pending_result : state_.last_result;
   if (view_ && result) Send(Report{*result, std::nullopt});
+  if (part_ && part_->generation == generation()) Send(*part_);
+  if (evaluated_ && evaluated_->generation == generation()) Send(*evaluated_);
   if (leaving_) Send(DrainNotice{leaving_->deadline_ms, leaving_->reason});
 }
 
@@ -109,7 +116,8 @@ void WorkerCore::CloseUpTo(Generation generation, const std::string& reason) {
 }
 
 void WorkerCore::On(const Revoke& m) {
-  if (TermIsStale(m.term) || !view_ || m.generation < view_->generation) return;
+  // A joiner whose Form was lost on the way has no view; it closes the generation all the same.
+  if (TermIsStale(m.term) || m.generation < generation()) return;
   CloseUpTo(m.generation, m.reason);
   phase_ = Phase::kRevoked;
   form_.reset();
@@ -203,7 +211,9 @@ void WorkerCore::Handle(const Completion& completion) {
       accumulator_spoilt_ = true;
     }
   } else if (const auto* evaluate = std::get_if<Evaluate>(&command)) {
-    Send(Evaluated{evaluate->version, evaluate->generation, evaluate->rank, completion.evaluation});
+    evaluated_ =
+        Evaluated{evaluate->version, evaluate->generation, evaluate->rank, completion.evaluation};
+    Send(*evaluated_);
   }
 }
 
@@ -216,7 +226,8 @@ void WorkerCore::Finished(const Compute& command, const Completion&) {
 
 void WorkerCore::Finished(const Vote& command, const Completion& completion) {
   const VoteResult& result = *completion.vote;
-  request_checkpoint_ = request_checkpoint_ && !command.request_checkpoint;
+  // A repeat makes no version that could be checkpointed: the request stays.
+  if (command.request_checkpoint && result.outcome != Outcome::kRepeat) request_checkpoint_ = false;
   // I7, at run time: a sum that does not hold each micro-batch exactly once is never committed.
   if (result.outcome != Outcome::kRepeat &&
       (result.count != options_.micro_batches || result.mix != whole_mix_)) {
@@ -262,12 +273,14 @@ void WorkerCore::Adopt(const VoteResult& result) {
 }
 
 void WorkerCore::Failed(const Command& command, const Completion& completion) {
+  if (completion.aborted) return;
   if (const auto* load = std::get_if<LoadCheckpoint>(&command)) {
     Send(RestoreFailed{generation(), load->source.checkpoint, completion.reason});
-    if (phase_ == Phase::kForming) phase_ = Phase::kRevoked;
+    CloseUpTo(generation(), completion.reason);
+    phase_ = Phase::kRevoked;
+    form_.reset();
     return;
   }
-  if (completion.aborted) return;
   if (!UsesNetwork(command)) {
     // Out of memory, a broken data file: this member reports why and leaves; the others go on.
     Send(Leaving{static_cast<int>(ExitCode::kFailure), completion.reason});
@@ -320,7 +333,10 @@ void WorkerCore::AnswerSurvey() {
 
 void WorkerCore::AdvanceForming() {
   const Form& f = *form_;
-  if (f.from_seed && !loaded_) return Start(InitializeFromSeed{});
+  if (f.from_seed && !loaded_) {
+    state_ = MemberState{};
+    return Start(InitializeFromSeed{});
+  }
   if (f.restore && *rank_ == Rank(0) && !loaded_) {
     state_ = MemberState{};
     return Start(LoadCheckpoint{*f.restore});

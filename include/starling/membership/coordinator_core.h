@@ -181,6 +181,8 @@ class CoordinatorCore {
     Member member;
     absl::Time last_seen;    // effective time
     absl::Time progress_at;  // effective time: its counter moved, or it waited for others
+    absl::Time moved_at;     // effective time: its counter moved
+    bool had_view = false;   // it was a member before this connection
     int64_t progress = -1;
     double speed = 0;                              // micro-batches per second
     absl::Time held_until = absl::InfinitePast();  // flapping: not a member before
@@ -207,6 +209,7 @@ class CoordinatorCore {
     bool writing = false;  // the driver has it
   };
 
+  void Begin();
   void Handle(const FromWorker& input);
   void Handle(const StreamClosed& input);
   void Handle(const ProcessDied& input);
@@ -232,6 +235,7 @@ class CoordinatorCore {
   void OnRegister(Registration registration, const Register& m);
   std::optional<Refused> RefusalFor(const Register& m) const;
   void OnReconnected(const Session& session, const Register& m);
+  void OnNewerView(const Register& m);
   void EndOlderNamesake(const Member& member);
   void HoldOffFlapping(Session& session);
 
@@ -251,6 +255,7 @@ class CoordinatorCore {
   void MarkDraining(Incarnation incarnation, const std::string& reason);
   void StartSurvey(const std::string& reason);
   void AdoptReportedView();
+  void DropUnreachable();
   void FormNext();
   bool WaitForSilentHolders() const;
   std::vector<Incarnation> Newcomers() const;  // admitted, connected, not held; oldest first
@@ -267,9 +272,11 @@ class CoordinatorCore {
 
   void AcceptLines(const std::vector<LedgerLine>& lines);
   void Witness(const VoteResult& result);
+  void NoteDigest(const VoteResult& result);
   void NoteDigests(const VoteResult& result);
   void Reported(MemberTrack& track, const Position& position);
   void Settle();
+  void WriteSettled(bool wait_for_digest);
   void TryManifests();
   void FailAttempt(const Version& version, const std::string& worker, const std::string& error);
   void MaybeEnd();
@@ -309,8 +316,10 @@ class CoordinatorCore {
   std::shared_ptr<const View> view_;           // last journalled; null before the first
   std::optional<Form> form_;                   // of view_, to send again; cleared by Activate
   std::shared_ptr<const View> reported_view_;  // newest one that workers say and the journal lacks
-  Timeline reported_timeline_;
+  Position reported_position_;                 // highest that such workers say
+  bool books_adopted_ = false;                 // the adopted timeline has no ledger here
   Generation next_generation_;
+  absl::Time started_at_;
   Timeline timeline_;
   Timeline highest_timeline_;
   Position position_;                          // highest decided one known here
@@ -323,8 +332,9 @@ class CoordinatorCore {
   std::set<std::pair<absl::Time, Registration>> deadlines_;  // effective time; checked lazily
   std::set<Incarnation> fenced_;                             // omitted by a Form: never return (I6)
   std::string numerics_version_;                             // of the first worker
-  std::vector<VoteResult> witnessed_;       // newest results of timeline_, at most two
-  std::map<Incarnation, int> accusations_;  // failed connects since the last Activate
+  std::vector<VoteResult> witnessed_;  // newest results of timeline_, at most two
+  // Pairs that could not connect since the last Activate.
+  std::set<std::pair<Incarnation, Incarnation>> unreachable_;
   std::map<Incarnation, int64_t> planned_;  // micro-batches of the step under way, by member
   int64_t micro_batches_lost_ = 0;          // by the change under way, at most
   int connect_attempts_ = 0;                // failed since the last Activate
@@ -335,6 +345,7 @@ class CoordinatorCore {
   std::string stop_reason_;
   bool stopping_view_ = false;  // the active view only checkpoints; set by Activate
   bool ending_ = false;         // members are released; waits for their streams
+  absl::Time linger_until_ = absl::InfinitePast();  // and for members that may still come
   int end_code_ = 0;
   std::string end_reason_;
 

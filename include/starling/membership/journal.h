@@ -44,6 +44,8 @@ struct FormRecord {
   std::vector<plan::IntervalSet> claims;
   std::vector<plan::IntervalSet> assignment;
   std::string reason;
+  // The vote that led to `position`: its only witness may be gone after a restart.
+  std::optional<VoteResult> result;
   bool operator==(const FormRecord&) const = default;
 };
 struct CheckpointRecord {  // a manifest is durable, or was found unreadable

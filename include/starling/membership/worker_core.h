@@ -232,7 +232,9 @@ class WorkerCore {
   bool checkpoint_asked_ = false;        // the last decided vote asked for a checkpoint
   std::optional<std::pair<Version, Generation>> snapshot_;    // last taken
   std::optional<std::pair<Version, Generation>> evaluation_;  // last done
-  std::optional<Version> known_checkpoint_;                   // complete elsewhere
+  std::optional<PartWritten> part_;          // of the newest snapshot; said again when reconnecting
+  std::optional<Evaluated> evaluated_;       // likewise
+  std::optional<Version> known_checkpoint_;  // complete elsewhere
   std::optional<Version> known_evaluation_;
   std::deque<LedgerLine> unsettled_;  // until Settled; at most kMaxUnsettled (I12)
   std::optional<LeaveNotice> leaving_;
