@@ -44,6 +44,8 @@ def ledger_faults(ledger):
             faults.append(f"step {line['step']}: {position} micro-batches instead of {total}")
         if previous and line["step"] != previous["step"] + 1:
             faults.append(f"no step between {previous['step']} and {line['step']}")
+        elif previous and line["samples"][0] != previous["samples"][1] + 1:
+            faults.append(f"step {line['step']}: its samples do not follow those before it")
     return faults, total
 
 
@@ -56,13 +58,20 @@ def row(name, text):
 
 
 def print_recoveries(events):
+    """A line for each change of view after the first; milliseconds from the cause to training on."""
+    again, started = 0, False
     for event in events:
         phases = event.get("phase_ms") or {}
-        if not phases:
+        if event["event"] != "view" or not phases:
             continue
-        known = ", ".join(f"{name} {ms:.0f}" for name, ms in phases.items())
-        row(f"view change, generation {event['generation']}",
-            f"{event['members']} workers, {sum(phases.values()):.0f} ms ({known}): {event['reason']}")
+        again += event.get("micro_batches_lost", 0)
+        if started:
+            parts = ", ".join(f"{name} {ms:.0f}" for name, ms in phases.items())
+            row(f"recovery, generation {event['generation']}",
+                f"{sum(phases.values()):.0f} ms ({parts}), {event['members']} workers: "
+                f"{event['reason']}")
+        started = True
+    row("micro-batches computed again", f"at most {again}")
 
 
 def main(folder):
@@ -75,7 +84,7 @@ def main(folder):
     faults, total = ledger_faults(ledger)
     losses = [m["loss"] for m in metrics if "loss" in m]
     evaluation = next((m for m in reversed(metrics) if "eval_loss" in m), None)
-    samples = sum(line["samples"][1] - line["samples"][0] for line in ledger)
+    samples = sum(line["samples"][1] - line["samples"][0] + 1 for line in ledger)
 
     row("steps", f"{len(ledger)} committed, with {min(l['members'] for l in ledger)} to "
                  f"{max(l['members'] for l in ledger)} workers")
