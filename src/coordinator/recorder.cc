@@ -44,7 +44,6 @@ void Recorder::Step(const membership::WriteMetrics& step, absl::Time now) {
 }
 
 void Recorder::Evaluation(const membership::WriteEvaluation& evaluation) {
-  if (options_->on_evaluation) options_->on_evaluation(evaluation);
   Tolerate(folder_->AppendMetrics(EvaluationText(evaluation.version, evaluation.sum, absl::Now())));
   if (options_->on_evaluation) options_->on_evaluation(evaluation);
 }

@@ -51,7 +51,6 @@ struct DriverOptions {
   std::function<void(int target_workers)> on_target_changed;
   std::function<void(const StepSummary&)> on_step;
   std::function<void(const membership::WriteEvaluation&)> on_evaluation;
-  std::function<void(const membership::WriteEvaluation&)> on_evaluation;
   std::function<void(const membership::Event&)> on_event;
   std::function<void(const membership::Ended&)> on_ended;  // last of all
 };
