@@ -104,6 +104,12 @@ absl::Status LocalWorkers::FillTo(int target, absl::Time now, std::vector<std::s
     count += slot.pid != 0 && !slot.drained ? 1 : 0;
     count += slot.restart_at != absl::InfiniteFuture() ? 1 : 0;
   }
+  // Whoever would come back now is not needed any more; the highest first.
+  for (auto it = slots_.rbegin(); it != slots_.rend() && count > target; ++it) {
+    if (it->second.restart_at == absl::InfiniteFuture()) continue;
+    it->second.restart_at = absl::InfiniteFuture();
+    --count;
+  }
   for (int number = 0; count < target; ++number) {
     Slot& slot = slots_[number];
     if (slot.pid != 0 || slot.restart_at != absl::InfiniteFuture()) continue;
@@ -181,8 +187,8 @@ WorkerEnd LocalWorkers::Ended(const std::string& name, Slot* slot, int status, a
   end.reason = LastWords(name, *slot);
   if (WIFSIGNALED(status)) {
     end.exit_code = 128 + WTERMSIG(status);
-    end.reason = absl::StrCat(SignalText(WTERMSIG(status)), end.reason.empty() ? "" : ": ",
-                              end.reason);
+    end.reason =
+        absl::StrCat(SignalText(WTERMSIG(status)), end.reason.empty() ? "" : ": ", end.reason);
   } else {
     end.exit_code = WEXITSTATUS(status);
     if (end.reason.empty()) end.reason = absl::StrCat("exit code ", end.exit_code);
@@ -202,9 +208,7 @@ WorkerEnd LocalWorkers::Ended(const std::string& name, Slot* slot, int status, a
   return end;
 }
 
-bool LocalWorkers::AllGone() const {
-  return alive() == 0 && NextStart() == absl::InfiniteFuture();
-}
+bool LocalWorkers::AllGone() const { return alive() == 0 && NextStart() == absl::InfiniteFuture(); }
 
 bool LocalWorkers::AllHopeless() const {
   return std::all_of(slots_.begin(), slots_.end(), [](const auto& entry) {
@@ -258,8 +262,8 @@ std::string LocalWorkers::LastWords(const std::string& name, const Slot& slot) c
   const std::vector<std::string> lines = absl::StrSplit(words, '\n', absl::SkipWhitespace());
   if (lines.empty()) return "";
   std::string last = lines.back();
-  for (const std::string& prefix : {std::string("starling-worker: "), std::string("starling: "),
-                                    absl::StrCat(name, ": ")}) {
+  for (const std::string& prefix :
+       {std::string("starling-worker: "), std::string("starling: "), absl::StrCat(name, ": ")}) {
     if (absl::StartsWith(last, prefix)) last = last.substr(prefix.size());
   }
   return last;

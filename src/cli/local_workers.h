@@ -18,10 +18,10 @@
 namespace starling::cli {
 
 struct LocalWorkersOptions {
-  std::string program;                  // path of starling-worker
-  std::vector<std::string> arguments;   // all but --name
+  std::string program;                   // path of starling-worker
+  std::vector<std::string> arguments;    // all but --name
   std::vector<std::string> environment;  // "NAME=value"
-  std::string log_folder;               // NAME.out: what the process wrote; NAME.*.log: its log
+  std::string log_folder;                // NAME.out: what the process wrote; NAME.*.log: its log
   std::optional<absl::Duration> restart_delay = absl::Seconds(1);  // none = never start again
   absl::Duration restart_delay_limit = absl::Minutes(1);
 };
@@ -30,10 +30,10 @@ struct LocalWorkersOptions {
 struct WorkerEnd {
   std::string name;
   int64_t pid = 0;
-  int exit_code = 0;   // 128 + N when signal N ended it
-  bool wanted = false;  // done, or drained on somebody's order
-  std::string reason;  // one sentence
-  std::string log;     // path of its newest log
+  int exit_code = 0;                         // 128 + N when signal N ended it
+  bool wanted = false;                       // done, or drained on somebody's order
+  std::string reason;                        // one sentence
+  std::string log;                           // path of its newest log
   std::optional<absl::Duration> restart_in;  // it will be started again
 };
 
@@ -41,8 +41,9 @@ class LocalWorkers {
  public:
   explicit LocalWorkers(LocalWorkersOptions options) : options_(std::move(options)) {}
 
-  // Starts workers in free slots until `target` live or are about to be started again. Names of
-  // those started are appended to `started`. Errors: the system starts no more processes.
+  // Starts workers in free slots until `target` live or are about to be started again; cancels
+  // restarts beyond it. Nobody alive is ended: the coordinator drains. Names of those started are
+  // appended to `started`. Errors: the system starts no more processes.
   absl::Status FillTo(int target, absl::Time now, std::vector<std::string>* started);
   // Starts those whose restart is due.
   absl::Status StartDue(absl::Time now, std::vector<std::string>* started);

@@ -20,6 +20,13 @@ void AddVerbs(CLI::App& app, int* exit_code) {
   AddTokenizer(app, exit_code);
   AddPrepare(app, exit_code);
   AddValidate(app, exit_code);
+  AddRun(app, exit_code);
+  AddCoordinator(app, exit_code);
+  AddStatus(app, exit_code);
+  AddEvents(app, exit_code);
+  AddDrain(app, exit_code);
+  AddResize(app, exit_code);
+  AddCheckpoint(app, exit_code);
   AddVersion(app, exit_code);
 }
 

@@ -24,6 +24,7 @@
 #include "starling/base/exit_codes.h"
 #include "starling/base/fs.h"
 #include "starling/base/log.h"
+#include "starling/base/status.h"
 #include "starling/rpc/client.h"
 #include "starling/worker/elastic_loop.h"
 
@@ -98,8 +99,8 @@ absl::Status OpenLog(const TrainArguments& arguments, Incarnation incarnation) {
   const std::string folder = JoinPath(arguments.run_directory, kWorkersFolder);
   STARLING_RETURN_IF_ERROR(RealFs().MakeDirectories(folder));
   LogOptions options;
-  options.file = JoinPath(
-      folder, absl::StrCat(FileNameOf(arguments.name), ".", ToHex(incarnation), ".log"));
+  options.file =
+      JoinPath(folder, absl::StrCat(FileNameOf(arguments.name), ".", ToHex(incarnation), ".log"));
   options.component = "worker";
   InitLogging(options);
   SetLogContext(absl::StrCat("worker=", arguments.name));
@@ -110,9 +111,8 @@ absl::Status OpenLog(const TrainArguments& arguments, Incarnation incarnation) {
 std::unique_ptr<rpc::ControlClient> Connect(const TrainArguments& arguments,
                                             absl::Duration heartbeat, worker::ElasticLoop* loop) {
   rpc::ControlOptions options;
-  options.target = {.endpoint = arguments.endpoint,
-                    .run_folder = arguments.run_directory,
-                    .token = {}};
+  options.target = {
+      .endpoint = arguments.endpoint, .run_folder = arguments.run_directory, .token = {}};
   options.heartbeat_interval = heartbeat;
   options.heartbeat = [loop] { return loop->CurrentHeartbeat(); };
   options.callbacks.on_opened = [loop] { loop->Post(membership::StreamOpened{}); };
@@ -124,8 +124,8 @@ std::unique_ptr<rpc::ControlClient> Connect(const TrainArguments& arguments,
     loop->Post(membership::StreamLost{});
   };
   options.callbacks.on_refused = [loop](const absl::Status& status) {
-    loop->Post(membership::FromCoordinator{membership::Refused{
-        static_cast<int>(ExitCodeFor(status)), std::string(status.message())}});
+    loop->Post(membership::FromCoordinator{
+        membership::Refused{static_cast<int>(ExitCodeFor(status)), std::string(status.message())}});
   };
   options.callbacks.on_retry = [](const absl::Status& status) {
     STARLING_LOG(Info) << "event=retry reason=\"" << status.message() << "\"";

@@ -9,9 +9,16 @@ class App;
 
 namespace starling::cli {
 
-void AddPrepare(CLI::App& app, int* exit_code);    // prepare
-void AddTokenizer(CLI::App& app, int* exit_code);  // tokenizer train
-void AddValidate(CLI::App& app, int* exit_code);   // validate
-void AddVersion(CLI::App& app, int* exit_code);    // version
+void AddCheckpoint(CLI::App& app, int* exit_code);   // checkpoint
+void AddCoordinator(CLI::App& app, int* exit_code);  // coordinator
+void AddDrain(CLI::App& app, int* exit_code);        // drain
+void AddEvents(CLI::App& app, int* exit_code);       // events
+void AddPrepare(CLI::App& app, int* exit_code);      // prepare
+void AddResize(CLI::App& app, int* exit_code);       // resize
+void AddRun(CLI::App& app, int* exit_code);          // run
+void AddStatus(CLI::App& app, int* exit_code);       // status
+void AddTokenizer(CLI::App& app, int* exit_code);    // tokenizer train
+void AddValidate(CLI::App& app, int* exit_code);     // validate
+void AddVersion(CLI::App& app, int* exit_code);      // version
 
 }  // namespace starling::cli

@@ -32,50 +32,40 @@ std::vector<std::string> PiecesOf(const data::Tokenizer& tokenizer) {
   return pieces;
 }
 
-absl::Status CheckTokenizerMade(const data::Corpus& corpus, const data::Tokenizer& tokenizer,
-                                const std::string& key) {
-  if (corpus.tokenizer_hash() == tokenizer.hash()) return absl::OkStatus();
-  return WithExitCode(
-      absl::InvalidArgumentError(absl::StrCat(
-          key, ": ", corpus.files().front()->path(),
-          " was made by another tokenizer than data.tokenizer: run `starling prepare` again")),
-      ExitCode::kConfig);
-}
-
 struct Sources {
   std::shared_ptr<const data::MicroBatchSource> training;
   std::shared_ptr<const data::EvaluationSource> evaluation;
   uint64_t data_hash = 0;
 };
 
+// What the tokenizer adds to the options.
+void AddTokenizer(const data::Tokenizer& tokenizer, data::MicroBatchOptions* options) {
+  options->special = tokenizer.special_ids();
+  options->pieces = PiecesOf(tokenizer);
+  options->tokenizer_hash = tokenizer.hash();
+}
+
 absl::StatusOr<std::shared_ptr<const data::Corpus>> OpenCorpus(
-    const std::string& key, const std::vector<std::string>& paths,
-    const data::Tokenizer& tokenizer) {
+    const std::string& key, const std::vector<std::string>& paths) {
   absl::StatusOr<std::shared_ptr<const data::Corpus>> corpus = data::Corpus::Open(paths);
   if (!corpus.ok()) return Annotate(corpus.status(), key);
-  STARLING_RETURN_IF_ERROR(CheckTokenizerMade(**corpus, tokenizer, key));
   return corpus;
 }
 
 absl::StatusOr<Sources> OpenSources(const config::Config& config) {
   absl::StatusOr<data::Tokenizer> tokenizer = data::Tokenizer::Load(config.data.tokenizer);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), "data.tokenizer");
-  const std::vector<std::string> pieces = PiecesOf(*tokenizer);
-  const data::SpecialIds special = tokenizer->special_ids();
   Sources sources;
-  STARLING_ASSIGN_OR_RETURN(const auto corpus,
-                            OpenCorpus("data.train", config.data.train, *tokenizer));
+  STARLING_ASSIGN_OR_RETURN(const auto corpus, OpenCorpus("data.train", config.data.train));
   sources.data_hash = corpus->DataHash();
   data::MicroBatchOptions batches = TrainingBatchesOf(config);
-  batches.special = special;
-  batches.pieces = pieces;
+  AddTokenizer(*tokenizer, &batches);
   STARLING_ASSIGN_OR_RETURN(sources.training, data::MakeTrainingSource(corpus, std::move(batches)));
   if (config.data.validation.empty()) return sources;
   STARLING_ASSIGN_OR_RETURN(const auto validation,
-                            OpenCorpus("data.validation", {config.data.validation}, *tokenizer));
+                            OpenCorpus("data.validation", {config.data.validation}));
   data::MicroBatchOptions evaluation = EvaluationBatchesOf(config);
-  evaluation.special = special;
-  evaluation.pieces = pieces;
+  AddTokenizer(*tokenizer, &evaluation);
   STARLING_ASSIGN_OR_RETURN(sources.evaluation,
                             data::EvaluationSource::Create(validation, std::move(evaluation)));
   return sources;
@@ -165,13 +155,13 @@ absl::StatusOr<WorkerSetup> SetUpWorker(const config::Config& config,
   setup.parts.training = std::move(sources.training);
   setup.parts.evaluation = std::move(sources.evaluation);
   setup.executor = ExecutorOptionsOf(config, arguments, setup.protocol, incarnation);
-  setup.identity = {.member = {incarnation, arguments.name, HostId(), getpid(),
-                               setup.parts.transport->address()},
-                    .run_id = setup.protocol.run_id,
-                    .numerics_version = kNumericsVersion,
-                    .config_hash = setup.protocol.config_hash,
-                    .model_hash = setup.protocol.model_hash,
-                    .data_hash = sources.data_hash};
+  setup.identity = {
+      .member = {incarnation, arguments.name, HostId(), getpid(), setup.parts.transport->address()},
+      .run_id = setup.protocol.run_id,
+      .numerics_version = kNumericsVersion,
+      .config_hash = setup.protocol.config_hash,
+      .model_hash = setup.protocol.model_hash,
+      .data_hash = sources.data_hash};
   return setup;
 }
 

@@ -34,7 +34,7 @@ struct WorkerSetup {
 absl::StatusOr<Incarnation> NewIncarnation();
 
 train::TrainerOptions TrainerOptionsOf(const config::Config& config);
-// `special` and `pieces` are left empty: they come from the tokenizer.
+// `special`, `pieces` and `tokenizer_hash` are left unset: they come from the tokenizer.
 data::MicroBatchOptions TrainingBatchesOf(const config::Config& config);
 // The same masks and pairs at every evaluation, at the final sequence length.
 data::MicroBatchOptions EvaluationBatchesOf(const config::Config& config);

@@ -1,4 +1,4 @@
-// Runs a program to its end by posix_spawn and collects what it says. One thread.
+// Runs a program by posix_spawn and collects what it says. One thread.
 #pragma once
 
 #include <fcntl.h>
@@ -27,17 +27,15 @@ inline std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// `words` begin with the program's path. Standard input is empty; the environment is only PATH and
-// `environment`.
-inline ProgramResult RunProgram(std::vector<std::string> words,
-                                std::vector<std::string> environment = {}) {
-  TempDir dir;
-  const std::string out = dir / "out", err = dir / "err";
+// Starts a program; `words` begin with its path. Standard input is empty, the others are appended
+// to two files; the environment is only PATH and `environment`.
+inline pid_t StartProgram(std::vector<std::string> words, std::vector<std::string> environment,
+                          const std::string& out, const std::string& err) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT, 0600);
-  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT, 0600);
+  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   environment.push_back("PATH=/usr/bin:/bin");
   std::vector<char*> argv, envp;
   for (std::string& word : words) argv.push_back(word.data());
@@ -48,6 +46,15 @@ inline ProgramResult RunProgram(std::vector<std::string> words,
   const int error = posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);
   REQUIRE(error == 0);
+  return pid;
+}
+
+// Runs it to its end.
+inline ProgramResult RunProgram(std::vector<std::string> words,
+                                std::vector<std::string> environment = {}) {
+  TempDir dir;
+  const std::string out = dir / "out", err = dir / "err";
+  const pid_t pid = StartProgram(std::move(words), std::move(environment), out, err);
   int status = 0;
   REQUIRE(waitpid(pid, &status, 0) == pid);
   ProgramResult result;

@@ -86,7 +86,10 @@ class Fixture {
 TEST_CASE("starling: help goes to standard output and shows examples", "[cli]") {
   const std::vector<std::string> verb =
       GENERATE(std::vector<std::string>{"tokenizer", "train"}, std::vector<std::string>{"prepare"},
-               std::vector<std::string>{"validate"}, std::vector<std::string>{"version"});
+               std::vector<std::string>{"validate"}, std::vector<std::string>{"version"},
+               std::vector<std::string>{"run"}, std::vector<std::string>{"status"},
+               std::vector<std::string>{"events"}, std::vector<std::string>{"drain"},
+               std::vector<std::string>{"resize"}, std::vector<std::string>{"checkpoint"});
   std::vector<std::string> arguments = verb;
   arguments.push_back("--help");
   const ProgramResult result = Starling(arguments);
@@ -98,7 +101,8 @@ TEST_CASE("starling: help goes to standard output and shows examples", "[cli]") 
 TEST_CASE("starling: the general help lists the verbs", "[cli]") {
   const ProgramResult result = Starling({"--help"});
   CHECK(result.exit_code == 0);
-  for (const char* verb : {"tokenizer", "prepare", "validate", "version"}) {
+  for (const char* verb : {"tokenizer", "prepare", "validate", "version", "run", "status", "events",
+                           "drain", "resize", "checkpoint"}) {
     CHECK(absl::StrContains(result.out, verb));
   }
 }
@@ -330,6 +334,67 @@ TEST_CASE("prepare: bad input, missing input and unwritable output have their ow
   result = prepare("a.jsonl", "c.yaml/y.tokens");  // below a file
   CHECK(result.exit_code == 73);
   CHECK(Says(result, "c.yaml"));
+}
+
+TEST_CASE("run: what is wrong is said before anything starts", "[cli]") {
+  Fixture fixture;
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run", "-c", fixture.config(), "-n", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Starling(arguments);
+  };
+  CHECK(Starling({"run", "-c", fixture.config()}).exit_code == 64);
+  CHECK(Starling({"run", "-c", fixture.path("none.yaml"), "-n", "1"}).exit_code == 66);
+  CHECK(run({"--restart-delay", "soon"}).exit_code == 64);
+  ProgramResult result = run({"--set", "elastic.max_workers=0"});
+  CHECK(result.exit_code == 78);
+  result = Starling({"run", "-c", fixture.config(), "-n", "65"});
+  CHECK(result.exit_code == 64);
+  CHECK(Says(result, "--workers 65 is outside elastic.min_workers 1"));
+  CHECK(run({"--set", "data.train=[" + fixture.path("none.tokens") + "]"}).exit_code == 66);
+  CHECK(run({"--set", "run.directory=" + fixture.config() + "/run"}).exit_code == 73);
+  std::ofstream(fixture.path("train.tokens"), std::ios::binary) << "STARLING?";
+  CHECK(run({}).exit_code == 65);
+  CHECK(access(fixture.path("run").c_str(), F_OK) != 0);
+}
+
+TEST_CASE("status, drain, resize, checkpoint: no run, nobody there, bad arguments", "[cli]") {
+  Fixture fixture;
+  const std::vector<std::string> verb =
+      GENERATE(std::vector<std::string>{"status"}, std::vector<std::string>{"drain", "w0"},
+               std::vector<std::string>{"resize", "2"}, std::vector<std::string>{"checkpoint"});
+  const auto ask = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), verb.begin(), verb.end());
+    const ProgramResult result = Starling(more);
+    CHECK(result.out.empty());
+    return result;
+  };
+  CHECK(ask({"--run", fixture.path("none")}).exit_code == 66);
+  CHECK(ask({"--endpoint", "127.0.0.1:1", "--timeout", "200ms"}).exit_code == 69);
+  CHECK(ask({"--endpoint", "127.0.0.1:1", "--timeout", "later"}).exit_code == 64);
+  CHECK(ask({"--endpoint", "nonsense", "--timeout", "200ms"}).exit_code == 64);
+  CHECK(Starling({"drain"}).exit_code == 64);
+  CHECK(Starling({"resize"}).exit_code == 64);
+  CHECK(Starling({"resize", "many"}).exit_code == 64);
+  CHECK(Starling({"status", "-o", "xml"}).exit_code == 64);
+}
+
+TEST_CASE("events: a table for people, the file's lines for programs", "[cli]") {
+  Fixture fixture;
+  CHECK(Starling({"events", "--run", fixture.path("none")}).exit_code == 66);
+  REQUIRE(mkdir(fixture.path("r").c_str(), 0700) == 0);
+  const std::string line =
+      R"({"time":"2031-01-02T03:04:05.678901Z","mono_ns":1,"term":1,"generation":3,"event":"view",)"
+      R"("worker":"","reason":"w1 killed","members":2,"phase_ms":{"detect":4.0,"form":11.6}})";
+  std::ofstream(fixture.path("r/events.jsonl")) << line << "\n"
+                                                << R"({"time":"half a li)";
+  ProgramResult result = Starling({"events", "--run", fixture.path("r")});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out ==
+        "2031-01-02 03:04:05  gen 3    view                            w1 killed"
+        " [2 members; detect 4 ms form 12 ms]\n");
+  result = Starling({"events", "--run", fixture.path("r"), "-o", "json"});
+  CHECK(result.out == line + "\n");
 }
 
 }  // namespace starling

@@ -1,0 +1,250 @@
+#include "multiproc/real_run.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+
+namespace starling::testing {
+namespace {
+
+using Json = nlohmann::json;
+constexpr std::chrono::seconds kPatience(60);
+constexpr std::chrono::milliseconds kLookAgain(10);
+
+// Looks until `condition` holds or patience ends; returns whether it held.
+bool Await(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(kLookAgain);
+  }
+  return true;
+}
+
+std::string SmallText() {
+  static const char* const kWords[] = {"зима",  "лес",  "снег",  "река",  "дом",   "поле",
+                                       "ветер", "утро", "город", "книга", "песня", "море",
+                                       "стоит", "идёт", "видит", "помнит"};
+  std::mt19937 random(7);
+  std::ostringstream text;
+  for (int document = 0; document < 60; ++document) {
+    for (int sentence = 0; sentence < 12; ++sentence) {
+      text << "А";
+      for (int word = 0; word < 5; ++word) text << ' ' << kWords[random() % std::size(kWords)];
+      text << ".\n";
+    }
+    text << "\n";
+  }
+  return text.str();
+}
+
+void MustRun(std::vector<std::string> words) {
+  words.insert(words.begin(), STARLING_BINARY);
+  const ProgramResult result = RunProgram(words);
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+}
+
+// What the final state rests on: the newest timeline's word on each step.
+std::map<int64_t, Json> Surviving(const std::vector<Json>& lines) {
+  std::map<int64_t, Json> steps;
+  for (const Json& line : lines) {
+    const int64_t step = line["step"];
+    for (auto it = steps.lower_bound(step); it != steps.end();) {
+      it = it->second["timeline"] < line["timeline"] ? steps.erase(it) : std::next(it);
+    }
+    steps[step] = line;
+  }
+  return steps;
+}
+
+// Each of the micro-batches once?
+bool CountsEachOnce(const Json& line) {
+  std::vector<int> times(kMicroBatches, 0);
+  for (const Json& rank : line["micro_batches"]) {
+    for (const Json& interval : rank[1]) {
+      for (int i = interval[0]; i < interval[1]; ++i) {
+        if (i < 0 || i >= kMicroBatches) return false;
+        ++times[static_cast<size_t>(i)];
+      }
+    }
+  }
+  return std::all_of(times.begin(), times.end(), [](int n) { return n == 1; });
+}
+
+}  // namespace
+
+const SmallData& TheSmallData() {
+  static const TempDir& dir = *new TempDir;
+  static const SmallData data = [] {
+    SmallData d{dir / "tokenizer.json", dir / "text.tokens", dir / "text.validation.tokens"};
+    std::ofstream(dir / "text.txt") << SmallText();
+    MustRun({"tokenizer", "train", "--input", dir / "text.txt", "--vocab-size", "80", "--output",
+             d.tokenizer});
+    MustRun({"prepare", "--tokenizer", d.tokenizer, "--input", dir / "text.txt", "--output",
+             d.tokens, "--validation-fraction", "0.05"});
+    return d;
+  }();
+  return data;
+}
+
+RealRun::RealRun(int steps, const std::string& training, const std::string& more)
+    : run_(dir_ / "run") {
+  const SmallData& data = TheSmallData();
+  std::ofstream(config())
+      << "run: {name: test, directory: " << run_ << ", seed: 3}\n"
+      << "data: {train: [" << data.tokens << "], tokenizer: " << data.tokenizer
+      << ", validation: " << data.validation << ", pad_to_multiple: 8}\n"
+      << "model: {hidden_size: 16, layers: 2, groups: 2, share_large_matrices: 1, heads: 2,"
+      << " intermediate_size: 32, gated: true, embedding_size: 8}\n"
+      << "training: {steps: " << steps << ", global_batch: " << 2 * kMicroBatches
+      << ", micro_batch: 2, digest_every: 1,"
+      << " sequence_length: {initial: 16, final: 16, warmup_steps: 0, multiple: 8}" << training
+      << "}\noptimizer: {name: lamb, learning_rate: 2.0e-3, warmup_steps: 5}\n"
+      << more;
+}
+
+RealRun::~RealRun() { KillEverything(); }
+
+void RealRun::Start(int workers, std::vector<std::string> more) {
+  REQUIRE(pid_ == 0);
+  std::vector<std::string> words = {STARLING_BINARY, "run",       "--config",
+                                    config(),        "--workers", absl::StrCat(workers)};
+  words.insert(words.end(), more.begin(), more.end());
+  ++starts_;
+  pid_ = StartProgram(words, {"STARLING_FAULT=pace@ms=10"}, dir_ / "out",
+                      dir_ / absl::StrCat("err", starts_));
+}
+
+int RealRun::WaitForExit() {
+  REQUIRE(pid_ != 0);
+  int status = 0;
+  const bool ended = Await([&] { return waitpid(pid_, &status, WNOHANG) == pid_; });
+  INFO(said());
+  REQUIRE(ended);
+  pid_ = 0;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void RealRun::Signal(int signal) {
+  REQUIRE(pid_ != 0);
+  kill(pid_, signal);
+}
+
+void RealRun::KillEverything() {
+  if (pid_ == 0) return;
+  std::vector<pid_t> workers;
+  if (const std::optional<Json> status = TryStatus()) {
+    for (const Json& worker : (*status)["workers"]) workers.push_back(worker["pid"]);
+  }
+  kill(pid_, SIGKILL);
+  for (pid_t worker : workers) kill(worker, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  pid_ = 0;
+}
+
+ProgramResult RealRun::Ask(std::vector<std::string> words) {
+  words.insert(words.begin(), STARLING_BINARY);
+  words.insert(words.end(), {"--run", run_});
+  return RunProgram(words);
+}
+
+std::optional<Json> RealRun::TryStatus() {
+  const ProgramResult result = Ask({"status", "-o", "json"});
+  if (result.exit_code != 0) return std::nullopt;
+  return Json::parse(result.out, nullptr, false);
+}
+
+Json RealRun::Status() {
+  const std::optional<Json> status = TryStatus();
+  INFO(said());
+  REQUIRE(status.has_value());
+  return *status;
+}
+
+void RealRun::WaitForStep(int64_t step) {
+  const bool reached = Await([&] { return LastStep() >= step; });
+  INFO("step " << LastStep() << " instead of " << step << "\n" << said());
+  REQUIRE(reached);
+}
+
+Json RealRun::WaitForMembers(size_t members) {
+  Json last;
+  const bool reached = Await([&] {
+    const std::optional<Json> status = TryStatus();
+    if (!status) return false;
+    last = *status;
+    size_t active = 0;
+    for (const Json& worker : last["workers"]) active += worker["state"] == "active" ? 1 : 0;
+    return active == members && last["phase"] == "running";
+  });
+  INFO("status " << last.dump() << "\n" << said());
+  REQUIRE(reached);
+  return last;
+}
+
+void RealRun::KillRank(int rank) {
+  for (const Json& worker : Status()["workers"]) {
+    if (worker["rank"] == rank) kill(worker["pid"].get<pid_t>(), SIGKILL);
+  }
+}
+
+std::vector<Json> RealRun::Lines(const std::string& file) const {
+  std::vector<Json> lines;
+  std::ifstream in(run_ + "/" + file);
+  for (std::string line; std::getline(in, line);) {
+    if (in.eof()) break;  // still being written
+    lines.push_back(Json::parse(line));
+  }
+  return lines;
+}
+
+int64_t RealRun::LastStep() const {
+  const std::vector<Json> ledger = Lines("ledger.jsonl");
+  return ledger.empty() ? 0 : ledger.back()["step"].get<int64_t>();
+}
+
+size_t RealRun::CountEvents(const std::string& event) const {
+  size_t count = 0;
+  for (const Json& line : Lines("events.jsonl")) count += line["event"] == event ? 1 : 0;
+  return count;
+}
+
+std::string RealRun::said() const { return ReadFile(dir_ / absl::StrCat("err", starts_)); }
+
+void RealRun::CheckLedger(int64_t steps) const {
+  const std::map<int64_t, Json> ledger = Surviving(Lines("ledger.jsonl"));
+  REQUIRE(static_cast<int64_t>(ledger.size()) == steps);
+  int64_t expected = 1;
+  for (const auto& [step, line] : ledger) {
+    INFO(line.dump());
+    CHECK(step == expected);
+    CHECK(CountsEachOnce(line));
+    CHECK(line["samples"][0] == (step - 1) * 2 * kMicroBatches);
+    CHECK(line["samples"][1] == step * 2 * kMicroBatches - 1);
+    if (step < steps) CHECK(line.contains("digest"));
+    ++expected;
+  }
+  CHECK(CountEvents("diverged") == 0);
+}
+
+std::map<int64_t, double> RealRun::Losses() const {
+  std::vector<Json> metrics;
+  for (const Json& line : Lines("metrics.jsonl")) {
+    if (line.contains("loss")) metrics.push_back(line);
+  }
+  std::map<int64_t, double> losses;
+  for (const auto& [step, line] : Surviving(metrics)) losses[step] = line["loss"];
+  return losses;
+}
+
+}  // namespace starling::testing

@@ -1,0 +1,74 @@
+// `starling run` with real workers on a small Russian text, as processes: started, watched through
+// ledger and status, disturbed, and checked. Waiting is polling with a deadline. One thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/run_program.h"
+#include "support/temp_dir.h"
+
+namespace starling::testing {
+
+// Tokenizer and token files, made once by the program itself.
+struct SmallData {
+  std::string tokenizer, tokens, validation;
+};
+const SmallData& TheSmallData();
+
+constexpr int kMicroBatches = 8;  // of a step
+
+class RealRun {
+ public:
+  // `more`: YAML lines after the sections run, data, model, training and optimizer; training keys
+  // go into `training`.
+  explicit RealRun(int steps, const std::string& training = "", const std::string& more = "");
+  ~RealRun();  // kills what still runs
+
+  const std::string& folder() const { return run_; }
+  std::string config() const { return dir_ / "c.yaml"; }
+
+  // Starts `starling run`. Micro-batches take at least 10 ms, so that there is time to disturb.
+  void Start(int workers, std::vector<std::string> more = {});
+  // Exit code of the program; fails the test when it does not end in time.
+  int WaitForExit();
+  void Signal(int signal);  // to the program
+  // SIGKILL to the program and its workers.
+  void KillEverything();
+  bool running() const { return pid_ != 0; }
+
+  // Waits until the ledger has `step` or later. Fails the test after a minute.
+  void WaitForStep(int64_t step);
+  // Waits until so many members are active; returns the status.
+  nlohmann::json WaitForMembers(size_t members);
+  nlohmann::json Status();
+  // SIGKILL to the worker with this rank.
+  void KillRank(int rank);
+  // `starling VERB …` on this run.
+  ProgramResult Ask(std::vector<std::string> words);
+
+  std::vector<nlohmann::json> Lines(const std::string& file) const;  // of a .jsonl of the folder
+  int64_t LastStep() const;
+  size_t CountEvents(const std::string& event) const;
+  std::string said() const;  // standard error of the last Start
+
+  // The surviving history: every step from 1 to `steps` once, each with every micro-batch once, a
+  // digest on each step but the last, samples without gap, and no copy of the state that differed.
+  void CheckLedger(int64_t steps) const;
+  std::map<int64_t, double> Losses() const;  // by step, of the surviving history
+
+ private:
+  std::optional<nlohmann::json> TryStatus();
+
+  TempDir dir_;
+  std::string run_;
+  pid_t pid_ = 0;
+  int starts_ = 0;
+};
+
+}  // namespace starling::testing

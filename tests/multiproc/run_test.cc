@@ -1,0 +1,189 @@
+// `starling run` with real processes: it trains, loses and gains workers, stops and goes on, and
+// every step's books are right.
+#include <signal.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "multiproc/real_run.h"
+
+namespace starling {
+namespace {
+
+using testing::ProgramResult;
+using testing::RealRun;
+
+// The same micro-batches whoever computes them: only the order of sums differs.
+void CheckSameCurve(const std::map<int64_t, double>& a, const std::map<int64_t, double>& b) {
+  REQUIRE(a.size() == b.size());
+  for (const auto& [step, loss] : a) {
+    INFO("step " << step << ": " << loss << " and " << b.at(step));
+    CHECK(std::abs(loss - b.at(step)) < 1e-3 * loss);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("run: kills and joins leave the curve and the books as they would have been",
+          "[multiproc]") {
+  constexpr int kSteps = 60;
+  RealRun calm(kSteps);
+  calm.Start(3);
+  CHECK(calm.WaitForExit() == 0);
+  calm.CheckLedger(kSteps);
+  CHECK(absl::StrContains(calm.said(), "done; step 60 of 60"));
+  CHECK(calm.CountEvents("lost") == 0);
+
+  RealRun run(kSteps);
+  run.Start(3, {"--restart-delay", "never"});
+  run.WaitForStep(4);
+  run.KillRank(2);
+  run.WaitForMembers(2);
+  CHECK(run.Ask({"resize", "3"}).exit_code == 0);
+  run.WaitForMembers(3);
+  run.KillRank(0);
+  run.WaitForMembers(2);
+  CHECK(run.Ask({"resize", "3"}).exit_code == 0);
+  run.WaitForMembers(3);
+  run.KillRank(0);  // two at once: one is left
+  run.KillRank(2);
+  run.WaitForMembers(1);
+  CHECK(run.Ask({"resize", "3"}).exit_code == 0);
+  run.WaitForMembers(3);
+  CHECK(run.WaitForExit() == 0);
+  run.CheckLedger(kSteps);
+  CHECK(run.CountEvents("lost") == 4);
+  CHECK(run.CountEvents("restore") == 0);
+  CheckSameCurve(calm.Losses(), run.Losses());
+
+  // A finished run has nothing left to do.
+  run.Start(3);
+  CHECK(run.WaitForExit() == 0);
+  CHECK(absl::StrContains(run.said(), "already complete"));
+  run.CheckLedger(kSteps);
+}
+
+TEST_CASE("run: a dead worker is started again, a drained one is not", "[multiproc]") {
+  RealRun run(100000);
+  run.Start(3, {"--restart-delay", "50ms"});
+  run.WaitForStep(2);
+  run.KillRank(1);
+  run.WaitForStep(run.LastStep() + 2);
+  CHECK(absl::StrContains(run.said(), "killed by signal 9 (SIGKILL)"));
+  CHECK(absl::StrContains(run.said(), "starts again in 50ms"));
+  nlohmann::json status = run.WaitForMembers(3);
+  CHECK(status["target_workers"] == 3);
+
+  const std::string name = status["workers"][1]["name"];
+  ProgramResult result = run.Ask({"drain", name});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "draining " + name + "\n");
+  status = run.WaitForMembers(2);
+  for (const nlohmann::json& worker : status["workers"]) CHECK(worker["name"] != name);
+  CHECK(run.Ask({"drain", "nobody"}).exit_code == 64);
+  CHECK(run.Ask({"resize", "1000"}).exit_code == 64);
+
+  CHECK(run.Ask({"resize", "1"}).exit_code == 0);
+  run.WaitForMembers(1);
+  CHECK(run.Ask({"resize", "2"}).exit_code == 0);
+  run.WaitForMembers(2);
+
+  result = run.Ask({"checkpoint"});
+  CHECK(result.exit_code == 0);
+  CHECK(absl::StartsWith(result.out, "checkpoint step-"));
+  CHECK(absl::StrContains(run.Ask({"events"}).out, "drained"));
+
+  run.Signal(SIGINT);
+  CHECK(run.WaitForExit() == 130);
+  CHECK(run.Ask({"status"}).exit_code == 69);
+}
+
+TEST_CASE("run: stopped in order it goes on from the checkpoint it made", "[multiproc]") {
+  RealRun run(30);
+  run.Start(2);
+  run.WaitForStep(5);
+  run.Signal(SIGTERM);
+  CHECK(run.WaitForExit() == 75);
+  const int64_t stopped_at = run.LastStep();
+  CHECK(absl::StrContains(run.said(), "checkpoints/step-" + std::to_string(stopped_at) + ".t"));
+
+  run.Start(3);
+  CHECK(run.WaitForExit() == 0);
+  run.CheckLedger(30);
+  // Nothing was computed twice.
+  CHECK(run.Lines("ledger.jsonl").size() == 30);
+}
+
+TEST_CASE("run: when everything was killed it goes on from the last checkpoint", "[multiproc]") {
+  RealRun run(30, "", "checkpoint: {every_steps: 4}\n");
+  run.Start(3);
+  run.WaitForStep(10);
+  run.KillEverything();
+  run.Start(2);
+  CHECK(run.WaitForExit() == 0);
+  run.CheckLedger(30);
+  CHECK(run.CountEvents("restore") == 1);
+  CHECK_FALSE(absl::StrContains(run.said(), "starts from step 0"));
+}
+
+TEST_CASE("run: one folder, one coordinator, one meaning", "[multiproc]") {
+  RealRun run(100000);
+  run.Start(1);
+  run.WaitForStep(1);
+  const auto again = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {STARLING_BINARY, "run", "-c", run.config(), "-n", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = testing::RunProgram(words);
+    UNSCOPED_INFO(result.err);
+    return result;
+  };
+  CHECK(again({}).exit_code == 73);
+  CHECK(again({"-n", "9999"}).exit_code == 64);
+  const std::string endpoint = testing::ReadFile(run.folder() + "/endpoint");
+  const std::string bind = endpoint.substr(0, endpoint.find('\n'));
+  CHECK(again({"--set", "run.directory=" + run.folder() + "2", "--set", "coordinator.bind=" + bind})
+            .exit_code == 71);
+  run.KillEverything();
+  const ProgramResult other = again({"--set", "run.seed=4"});
+  CHECK(other.exit_code == 78);
+  CHECK(absl::StrContains(other.err, "--accept-config-change"));
+}
+
+TEST_CASE("run: when no worker can start it says why and ends with that code", "[multiproc]") {
+  RealRun run(30);
+  // Nobody has this address: every worker fails in the same way.
+  run.Start(2, {"--restart-delay", "10ms", "--set", "comm.bind_host=203.0.113.7"});
+  const int exit_code = run.WaitForExit();
+  CHECK(exit_code != 0);
+  CHECK(exit_code < 128);
+  CHECK(absl::StrContains(run.said(), "comm.bind_host"));
+  CHECK(absl::StrContains(run.said(), "no worker is left"));
+}
+
+TEST_CASE("starling-worker: what is wrong is said before anything starts", "[multiproc]") {
+  RealRun run(30);
+  const auto worker = [&](std::vector<std::string> words, std::vector<std::string> environment) {
+    words.insert(words.begin(), {STARLING_WORKER_BINARY, "train"});
+    const ProgramResult result = testing::RunProgram(words, environment);
+    UNSCOPED_INFO(result.err);
+    return result;
+  };
+  CHECK(worker({"--name", "w"}, {}).exit_code == 64);
+  CHECK(worker({"--name", "w", "-c", run.config() + "x"}, {}).exit_code == 66);
+  CHECK(worker({"--name", "w", "-c", run.config()}, {"STARLING_FAULT=melt"}).exit_code == 64);
+  const std::string bad = run.folder() + ".tokens";
+  std::string bytes = testing::ReadFile(testing::TheSmallData().tokens);
+  std::ofstream(bad, std::ios::binary) << bytes.substr(0, bytes.size() - 9);
+  const ProgramResult result =
+      worker({"--name", "w", "-c", run.config(), "--set", "data.train=[" + bad + "]"}, {});
+  CHECK(result.exit_code == 65);
+  CHECK(absl::StrContains(result.err, "data.train: " + bad));
+}
+
+}  // namespace starling
