@@ -68,7 +68,7 @@ void CoordinatorCore::Witness(const VoteResult& result) {
   if (witnessed_.size() > 2) witnessed_.erase(witnessed_.begin());
   position_ = result.After();
   if (result.outcome == Outcome::kCommit) updates_ = result.update;
-  if (view_ && result.generation == view_->generation) {
+  if (view_ && result.generation == view_->generation && !result.speeds.empty()) {
     const auto plan = plan::Assign(plan::IntervalSet::Whole(options_.micro_batches), result.speeds);
     for (size_t r = 0; r < std::min(plan.size(), view_->members.size()); ++r) {
       planned_[view_->members[r].incarnation] = plan[r].count();
@@ -181,7 +181,7 @@ void CoordinatorCore::Handle(const ManifestWritten& input) {
     return;
   }
   PersistRecord(CheckpointRecord{input.folder, input.version, true});
-  latest_checkpoint_ = input.version;
+  latest_checkpoint_ = std::max(latest_checkpoint_.value_or(input.version), input.version);
   attempts_.erase(attempts_.begin(), attempts_.upper_bound(input.version));
   Note("checkpoint", "", absl::StrCat("complete: ", input.folder));
   for (uint64_t id : checkpoint_replies_)
@@ -304,7 +304,8 @@ void CoordinatorCore::BeginStop(const std::string& reason) {
 
 void CoordinatorCore::MaybeEnd() {
   if (ending_) {
-    if ((sessions_.empty() && now_ >= linger_until_) || now_ - phase_since_ > options_.detection) {
+    if ((sessions_.empty() && untold_.empty() && now_ >= linger_until_) ||
+        now_ - phase_since_ > options_.detection) {
       if (phase_ != Phase::kEnded) {
         SetPhase(Phase::kEnded, end_reason_);
         Emit(Ended{end_code_, end_reason_});
@@ -340,8 +341,13 @@ void CoordinatorCore::EndRun(int member_code, int exit_code, const std::string& 
   ending_ = true;
   end_code_ = exit_code;
   end_reason_ = reason;
+  if (exit_code != 0) Note("ended", "", reason);
   phase_since_ = now_;
   phase_reason_ = reason;
+  member_code_ = member_code;
+  for (const auto& [incarnation, track] : tracks_) {
+    if (!track.gone && SessionOf(incarnation) == nullptr) untold_.insert(incarnation);
+  }
   for (const auto& [registration, session] : sessions_) {
     Emit(SendToWorker{registration, Release{member_code, reason}});
   }

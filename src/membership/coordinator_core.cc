@@ -59,6 +59,9 @@ CoordinatorCore::CoordinatorCore(Options options, RestoredState restored, absl::
   for (const auto& [timeline, fork] : restored_.forks) {
     highest_timeline_ = std::max(highest_timeline_, timeline);
   }
+  if (restored_.ledger_last) {
+    highest_timeline_ = std::max(highest_timeline_, restored_.ledger_last->timeline);
+  }
   for (const CheckpointRecord& checkpoint : restored_.checkpoints) {
     highest_timeline_ = std::max(highest_timeline_, checkpoint.version.timeline);
   }
@@ -226,7 +229,8 @@ void CoordinatorCore::OnRegister(Registration registration, const Register& m) {
     PersistRecord(TermRecord{term_});
   }
   if (ending_) {
-    Emit(SendToWorker{registration, Release{end_code_, end_reason_}});
+    untold_.erase(m.member.incarnation);
+    Emit(SendToWorker{registration, Release{member_code_, end_reason_}});
     return;
   }
   if (const std::optional<Refused> refusal = RefusalFor(m)) {
@@ -730,8 +734,13 @@ void CoordinatorCore::CheckGathering() {
     for (const Member& member : reported_view_->members) {
       present += by_incarnation_.contains(member.incarnation) ? 1 : 0;
     }
-    if (2 * present > reported_view_->members.size() || (adopt_ && present > 0))
+    // The others are given their time to reconnect, too.
+    const bool window_over = now_ - started_at_ >= options_.reconnect_window();
+    const size_t members = reported_view_->members.size();
+    if (present == members || (window_over && 2 * present > members) ||
+        (adopt_ && window_over && present > 0)) {
       AdoptReportedView();
+    }
     return;
   }
   // Survivors of a view that was too small wait with their state; the newest change decides anew.
@@ -843,8 +852,10 @@ void CoordinatorCore::FormNext() {
       next.members.push_back(SessionOf(newcomer)->member);
     }
   }
+  // What is left at the end is a checkpoint and an evaluation: any number can do that.
+  const bool finished = survivors > 0 && position_.step.value() >= options_.total_steps;
   const bool enough =
-      static_cast<int>(next.members.size()) >= options_.min_workers || stop_requested_;
+      static_cast<int>(next.members.size()) >= options_.min_workers || stop_requested_ || finished;
   if (!enough && !leavers.empty()) {
     // Nobody to go on with: the version is checkpointed by the leavers and all leave.
     BeginStop("fewer than elastic.min_workers would remain");
@@ -905,7 +916,7 @@ void CoordinatorCore::FillRestore(const View& view, Form* form, FormRecord* reco
   form->restore = NewestCheckpoint();
   form->from_seed = !form->restore;
   const Version base = form->restore ? form->restore->version : Version{};
-  const bool first = !view_ && !form->restore;
+  const bool first = !view_ && !form->restore && highest_timeline_ == Timeline();
   if (!first) record->forked_from = base;
   highest_timeline_ = highest_timeline_.Next();
   form->position = {highest_timeline_, base.step, Attempt(0)};
@@ -1087,6 +1098,7 @@ absl::Time CoordinatorCore::NextWake() const {
     at(joiner_since_ + options_.gather_after);
   }
   if (phase_ == Phase::kReconnecting) at(phase_since_ + options_.reconnect_window());
+  if (phase_ == Phase::kGathering) at(started_at_ + options_.reconnect_window());
   return wake;
 }
 

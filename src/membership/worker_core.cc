@@ -69,7 +69,11 @@ void WorkerCore::Handle(const LeaveNotice& notice) {
 }
 
 void WorkerCore::Handle(const PartDone& done) {
-  part_ = done.message;
+  // Parts may become durable out of order.
+  if (!part_ || std::pair(part_->generation, part_->version) <=
+                    std::pair(done.message.generation, done.message.version)) {
+    part_ = done.message;
+  }
   Send(done.message);
 }
 

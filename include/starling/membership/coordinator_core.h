@@ -346,7 +346,9 @@ class CoordinatorCore {
   bool stopping_view_ = false;  // the active view only checkpoints; set by Activate
   bool ending_ = false;         // members are released; waits for their streams
   absl::Time linger_until_ = absl::InfinitePast();  // and for members that may still come
+  std::set<Incarnation> untold_;  // members without a stream that were not released yet
   int end_code_ = 0;
+  int member_code_ = 0;  // what released workers exit with
   std::string end_reason_;
 
   std::map<Version, LedgerLine> lines_;  // decided, not yet written

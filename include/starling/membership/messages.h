@@ -100,7 +100,7 @@ struct PartWritten {
   Rank rank;
   int64_t updates = 0;  // optimizer's own count at `version`
   bool ok = false;
-  std::string info;  // ok: the part's manifest entry (JSON); else the error
+  std::string info;  // ok: the part's manifest entry (JSON), empty without a share; else the error
 };
 
 struct Evaluated {
