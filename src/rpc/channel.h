@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "rpc/convert.h"
+#include "rpc/library_log.h"
 #include "rpc/token.h"
 #include "starling/rpc/target.h"
 
@@ -15,6 +16,7 @@ namespace starling::rpc {
 
 // A connection of its own (no sharing, no back-off inherited from an earlier try, no proxy).
 inline std::shared_ptr<grpc::Channel> MakeChannel(const Address& address) {
+  RouteLibraryLogs();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rpc/convert.h"
 #include "rpc/coordinator.grpc.pb.h"
+#include "rpc/library_log.h"
 #include "rpc/token.h"
 #include "rpc/worker_stream.h"
 #include "starling/base/exit_codes.h"
@@ -113,6 +114,7 @@ absl::Status GrpcServer::Listen() {
     return absl::FailedPreconditionError(absl::StrCat("will not listen on ", options_.bind,
                                                       ", which others can reach, without a token"));
   }
+  RouteLibraryLogs();
   grpc::ServerBuilder builder;
   builder.AddListeningPort(options_.bind, grpc::InsecureServerCredentials(), &port_);
   builder.RegisterService(this);

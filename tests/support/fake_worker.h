@@ -1,0 +1,436 @@
+// Workers without a model, for tests of the control plane: the production WorkerCore and the real
+// rpc client, driving an executor that completes commands at once. A gradient is the set of
+// micro-batches it holds; the weights are 64 numbers that count what was applied, so copies can be
+// compared bit by bit. Collectives go through a FakeNetwork in memory. Thread-safe where it says.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "starling/base/bounded_queue.h"
+#include "starling/base/fs.h"
+#include "starling/base/host.h"
+#include "starling/checkpoint/reader.h"
+#include "starling/checkpoint/writer.h"
+#include "starling/membership/worker_core.h"
+#include "starling/rpc/client.h"
+
+namespace starling::testing {
+
+using Weights = std::vector<float>;  // 64 of them
+inline constexpr int64_t kFakeWeights = 64;
+
+// What one rank says in a collective.
+struct FakePayload {
+  plan::IntervalSet micro_batches;
+  int64_t count = 0;
+  uint64_t mix = 0;
+  bool request_checkpoint = false;
+  Weights weights;
+  int64_t updates = 0;
+};
+
+// Mailboxes of all generations, and a budget of micro-batches that lets a test stop the workers in
+// the middle of a step. Thread-safe.
+class FakeNetwork {
+ public:
+  // How a wait ended.
+  enum class End { kOk, kAborted, kBroken };
+
+  void Post(Generation generation, const std::string& tag, Rank rank, FakePayload payload) {
+    absl::MutexLock lock(&mutex_);
+    boxes_[{generation, tag}][rank] = std::move(payload);
+  }
+
+  // Waits for the payload of `rank`; kAborted when `self` has closed the generation, kBroken when
+  // somebody else has, or when a member has died.
+  End Await(Incarnation self, Generation generation, const std::string& tag, Rank rank,
+            FakePayload* payload) {
+    absl::MutexLock lock(&mutex_);
+    const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return boxes_[{generation, tag}].contains(rank) || broken_.contains(generation);
+    };
+    mutex_.Await(absl::Condition(&ready));
+    const auto& box = boxes_[{generation, tag}];
+    if (const auto it = box.find(rank); it != box.end()) {
+      *payload = it->second;
+      return End::kOk;
+    }
+    return broken_[generation].contains(self) ? End::kAborted : End::kBroken;
+  }
+
+  // `who` takes no part in `generation` any more (closed it, or died).
+  void Leave(Generation generation, Incarnation who) {
+    absl::MutexLock lock(&mutex_);
+    broken_[generation].insert(who);
+  }
+
+  // Micro-batches that may be computed in all, from the beginning; computing waits at the limit.
+  void AllowUpTo(int64_t micro_batches) {
+    absl::MutexLock lock(&mutex_);
+    allowed_ = micro_batches;
+  }
+  // Takes one from the budget; false when `self` closed the generation while waiting.
+  bool TakeTurn(Generation generation, Incarnation self) {
+    absl::MutexLock lock(&mutex_);
+    const auto free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return taken_ < allowed_ || LeftLocked(generation, self);
+    };
+    mutex_.Await(absl::Condition(&free));
+    if (LeftLocked(generation, self)) return false;
+    ++taken_;
+    return true;
+  }
+  // Waits until the budget is used up: every worker then waits at the limit or in a collective.
+  void AwaitUsedUp() {
+    absl::MutexLock lock(&mutex_);
+    const auto used = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return taken_ >= allowed_; };
+    mutex_.Await(absl::Condition(&used));
+  }
+
+  // Anything that no correct run shows, e.g. a sum with a micro-batch twice.
+  void Complain(std::string what) {
+    absl::MutexLock lock(&mutex_);
+    complaints_.push_back(std::move(what));
+  }
+  std::vector<std::string> complaints() const {
+    absl::MutexLock lock(&mutex_);
+    return complaints_;
+  }
+
+ private:
+  bool LeftLocked(Generation generation, Incarnation who) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto it = broken_.find(generation);
+    return it != broken_.end() && it->second.contains(who);
+  }
+
+  mutable absl::Mutex mutex_;
+  std::map<std::pair<Generation, std::string>, std::map<Rank, FakePayload>> boxes_
+      ABSL_GUARDED_BY(mutex_);
+  std::map<Generation, std::set<Incarnation>> broken_ ABSL_GUARDED_BY(mutex_);
+  int64_t allowed_ ABSL_GUARDED_BY(mutex_) = int64_t{1} << 60;
+  int64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> complaints_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The executor of one worker: does a command and says how it ended. One thread, except Close.
+class FakeExecutor {
+ public:
+  FakeExecutor(FakeNetwork* network, membership::Options options, Incarnation self,
+               std::string checkpoints)
+      : network_(network),
+        options_(std::move(options)),
+        self_(self),
+        checkpoints_(std::move(checkpoints)) {}
+
+  // From any thread.
+  void Close(Generation generation) {
+    for (uint64_t g = 1; g <= generation.value(); ++g) network_->Leave(Generation(g), self_);
+  }
+
+  membership::Completion Do(const membership::Command& command) {
+    return std::visit([this](const auto& c) { return On(c); }, command);
+  }
+  // Set by Snapshot: a part that is durable now.
+  std::optional<membership::PartWritten> TakePart() { return std::exchange(part_, std::nullopt); }
+
+  Weights weights() const {
+    absl::MutexLock lock(&mutex_);
+    return weights_;
+  }
+
+ private:
+  using Completion = membership::Completion;
+
+  Completion On(const membership::InitializeFromSeed&) {
+    SetWeights(Weights(kFakeWeights, 0.0f));
+    return {};
+  }
+  Completion On(const membership::LoadCheckpoint& c) {
+    const auto opened = checkpoint::OpenCheckpoint(JoinPath(checkpoints_, c.source.checkpoint));
+    if (!opened.ok()) return Failure(std::string(opened.status().message()));
+    Weights loaded(kFakeWeights);
+    const absl::Status read =
+        opened->ReadInto("w", checkpoint::TensorKind::kParameter, 0, kFakeWeights, loaded.data());
+    if (!read.ok()) return Failure(std::string(read.message()));
+    SetWeights(std::move(loaded));
+    return {.updates = opened->manifest().optimizer_steps};
+  }
+  Completion On(const membership::Connect& c) {
+    view_ = c.view;
+    rank_ = c.rank;
+    return Exchange("connect", {}, nullptr);
+  }
+  Completion On(const membership::CopyState& c) {
+    FakePayload mine{.weights = weights(), .updates = updates_};
+    Completion completion;
+    for (const membership::Transfer& transfer : c.transfers) {
+      if (transfer.from == rank_) network_->Post(c.generation, "copy", rank_, mine);
+      if (transfer.to != rank_) continue;
+      FakePayload got;
+      const auto end = network_->Await(self_, c.generation, "copy", transfer.from, &got);
+      if (end != FakeNetwork::End::kOk) return Failure("copy broke", end);
+      SetWeights(got.weights);
+      updates_ = completion.updates = got.updates;
+    }
+    return completion;
+  }
+  Completion On(const membership::Compute& c) {
+    if (!network_->TakeTurn(view_->generation, self_)) {
+      return {.ok = false, .aborted = true, .reason = "closed"};
+    }
+    if (accumulator_.Contains(c.index)) {
+      network_->Complain(absl::StrCat("micro-batch ", c.index, " computed twice by one worker"));
+    }
+    accumulator_.Add(c.index);
+    return {};
+  }
+  Completion On(const membership::Reduce& c) {
+    std::vector<FakePayload> all;
+    Completion completion = Exchange("reduce" + membership::ToString(c.position),
+                                     {.micro_batches = accumulator_}, &all);
+    if (!completion.ok) return completion;
+    plan::IntervalSet sum;
+    for (const FakePayload& payload : all) {
+      if (sum.Intersects(payload.micro_batches)) {
+        network_->Complain("a micro-batch is in the sum twice: " +
+                           payload.micro_batches.ToString());
+      }
+      sum.Add(payload.micro_batches);
+    }
+    if (sum.count() != options_.micro_batches) {
+      network_->Complain("the sum is not whole: " + sum.ToString());
+    }
+    return completion;
+  }
+  Completion On(const membership::Vote& c) {
+    std::vector<FakePayload> all;
+    Completion completion = Exchange(
+        "vote" + membership::ToString(c.position),
+        {.count = c.count, .mix = c.mix, .request_checkpoint = c.request_checkpoint}, &all);
+    if (!completion.ok) return completion;
+    membership::VoteResult result{.generation = c.generation, .at = c.position};
+    for (const FakePayload& payload : all) {
+      result.count += payload.count;
+      result.mix += payload.mix;
+      result.checkpoint_requested = result.checkpoint_requested || payload.request_checkpoint;
+      result.speeds.push_back(10'000);
+    }
+    result.update = c.update;
+    result.learning_rate = 0.5;
+    result.mlm_loss = 2.0 * static_cast<double>(result.count);
+    result.sop_loss = 1.0 * static_cast<double>(result.count);
+    result.tokens = 100 * result.count;
+    result.grad_norm = 1.5;
+    completion.vote = std::move(result);
+    return completion;
+  }
+  Completion On(const membership::Apply& c) {
+    if (c.result.outcome == membership::Outcome::kCommit) {
+      Weights next = weights();
+      next[static_cast<size_t>(c.result.After().step.value() % kFakeWeights)] += 1.0f;
+      SetWeights(std::move(next));
+      updates_ = c.result.update;
+    }
+    return {};
+  }
+  Completion On(const membership::ClearAccumulator&) {
+    accumulator_ = {};
+    return {};
+  }
+  Completion On(const membership::Evaluate&) {
+    return {.evaluation = {.mlm_loss = 2.0, .masked = 4, .masked_correct = 1}};
+  }
+  Completion On(const membership::Snapshot& c) {
+    const plan::OwnedRange range =
+        plan::FirstOwned(kFakeWeights, c.members, c.rank.value(), /*block=*/4);
+    const Weights now = weights();
+    const checkpoint::PartSpec spec{options_.run_id, c.version, c.generation, self_, c.rank, 0};
+    std::vector<checkpoint::TensorSlice> slices;
+    if (range.end > range.begin) {
+      slices.push_back(
+          {{"w",
+            checkpoint::TensorKind::kParameter,
+            DType::kFloat32,
+            {kFakeWeights},
+            range.begin,
+            range.end},
+           std::string_view(reinterpret_cast<const char*>(now.data() + range.begin),
+                            sizeof(float) * static_cast<size_t>(range.end - range.begin))});
+    }
+    const auto part = checkpoint::WritePart(
+        RealFs(), JoinPath(checkpoints_, checkpoint::FolderName(c.version)), spec, slices);
+    part_ = membership::PartWritten{
+        c.version,
+        c.generation,
+        c.rank,
+        c.updates,
+        part.ok(),
+        part.ok() ? checkpoint::EncodePart(*part) : std::string(part.status().message())};
+    return {};
+  }
+
+  // Everybody's payloads by rank.
+  Completion Exchange(const std::string& tag, FakePayload mine, std::vector<FakePayload>* all) {
+    network_->Post(view_->generation, tag, rank_, std::move(mine));
+    for (size_t r = 0; r < view_->members.size(); ++r) {
+      FakePayload got;
+      const auto end =
+          network_->Await(self_, view_->generation, tag, Rank(static_cast<int32_t>(r)), &got);
+      if (end != FakeNetwork::End::kOk) return Failure(tag + " broke", end);
+      if (all != nullptr) all->push_back(std::move(got));
+    }
+    return {};
+  }
+  static Completion Failure(std::string reason, FakeNetwork::End end = FakeNetwork::End::kBroken) {
+    return {.ok = false, .aborted = end == FakeNetwork::End::kAborted, .reason = std::move(reason)};
+  }
+  void SetWeights(Weights weights) {
+    absl::MutexLock lock(&mutex_);
+    weights_ = std::move(weights);
+  }
+
+  FakeNetwork* const network_;
+  const membership::Options options_;
+  const Incarnation self_;
+  const std::string checkpoints_;
+  std::shared_ptr<const membership::View> view_;
+  Rank rank_;
+  plan::IntervalSet accumulator_;
+  int64_t updates_ = 0;
+  std::optional<membership::PartWritten> part_;
+  mutable absl::Mutex mutex_;
+  Weights weights_ ABSL_GUARDED_BY(mutex_);
+};
+
+struct FakeWorkerOptions {
+  membership::Options membership;
+  std::string name;
+  uint64_t incarnation = 0;
+  rpc::Target target;       // of the control plane
+  std::string checkpoints;  // folder
+  uint64_t data_hash = 7;
+};
+
+// A worker as three threads: core, executor, rpc client. Thread-safe.
+class FakeWorker {
+ public:
+  FakeWorker(FakeNetwork* network, FakeWorkerOptions options)
+      : options_(std::move(options)),
+        self_(options_.incarnation),
+        core_(options_.membership, Identity(options_)),
+        executor_(network, options_.membership, self_, options_.checkpoints) {
+    rpc::ControlOptions control;
+    control.target = options_.target;
+    control.heartbeat_interval = options_.membership.heartbeat_interval();
+    control.heartbeat = [this] { return membership::Heartbeat{progress_, waiting_, 10.0}; };
+    control.callbacks.on_opened = [this] { inputs_.Push(membership::StreamOpened{}); };
+    control.callbacks.on_lost = [this](const absl::Status&) {
+      inputs_.Push(membership::StreamLost{});
+    };
+    control.callbacks.on_message = [this](membership::CoordinatorMessage message) {
+      inputs_.Push(membership::FromCoordinator{std::move(message)});
+    };
+    executor_thread_ = std::thread([this] { Execute(); });
+    client_ = rpc::ControlClient::Start(std::move(control));
+    core_thread_ = std::thread([this] { Run(); });
+  }
+  ~FakeWorker() { Kill(); }
+
+  // As SIGKILL: its streams and collectives break, nothing is said. Idempotent; blocks until its
+  // threads have ended.
+  void Kill() {
+    inputs_.Close();
+    executor_.Close(Generation(kGenerations));
+    commands_.Close();
+    client_->Stop(absl::ZeroDuration());
+    if (core_thread_.joinable()) core_thread_.join();
+    if (executor_thread_.joinable()) executor_thread_.join();
+  }
+
+  // Blocks until the coordinator has told it to leave; its exit code, or nothing at the deadline.
+  std::optional<int> AwaitExit(absl::Duration timeout) {
+    absl::MutexLock lock(&mutex_);
+    const auto exited = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return exit_.has_value(); };
+    mutex_.AwaitWithTimeout(absl::Condition(&exited), timeout);
+    return exit_;
+  }
+
+  void Notice() { inputs_.Push(membership::LeaveNotice{10'000, "notice"}); }
+  Weights weights() const { return executor_.weights(); }
+
+ private:
+  static constexpr uint64_t kGenerations = 4096;  // more than any test forms
+
+  static membership::WorkerIdentity Identity(const FakeWorkerOptions& options) {
+    membership::WorkerIdentity identity;
+    // No process of ours may pass for it: pid 1 never dies.
+    identity.member = {Incarnation(options.incarnation), options.name, "fake-host", 1, "fake"};
+    identity.run_id = options.membership.run_id;
+    identity.numerics_version = "fake";
+    identity.config_hash = options.membership.config_hash;
+    identity.model_hash = options.membership.model_hash;
+    identity.data_hash = options.data_hash;
+    return identity;
+  }
+
+  void Run() {
+    while (std::optional<membership::WorkerInput> input = inputs_.Pop()) {
+      membership::WorkerOutputs outputs;
+      core_.Receive(*input, &outputs);
+      progress_ = core_.progress();
+      waiting_ = core_.waiting();
+      for (membership::WorkerOutput& output : outputs) {
+        if (!Perform(output)) return;
+      }
+    }
+  }
+  bool Perform(membership::WorkerOutput& output) {
+    if (auto* run = std::get_if<membership::Run>(&output)) {
+      commands_.Push(std::move(run->command));
+    } else if (const auto* close = std::get_if<membership::Close>(&output)) {
+      executor_.Close(close->generation);
+    } else if (auto* send = std::get_if<membership::SendToCoordinator>(&output)) {
+      client_->Send(std::move(send->message));
+    } else if (const auto* exit = std::get_if<membership::ExitProcess>(&output)) {
+      client_->Stop(absl::Seconds(1));
+      absl::MutexLock lock(&mutex_);
+      exit_ = exit->exit_code;
+      return false;
+    }
+    return true;
+  }
+  void Execute() {
+    while (std::optional<membership::Command> command = commands_.Pop()) {
+      inputs_.Push(executor_.Do(*command));
+      if (auto part = executor_.TakePart()) inputs_.Push(membership::PartDone{*std::move(part)});
+    }
+  }
+
+  const FakeWorkerOptions options_;
+  const Incarnation self_;
+  membership::WorkerCore core_;  // of the core's thread
+  FakeExecutor executor_;
+  BoundedQueue<membership::WorkerInput> inputs_{4096};
+  BoundedQueue<membership::Command> commands_{16};
+  std::atomic<int64_t> progress_ = 0;
+  std::atomic<bool> waiting_ = true;
+  std::unique_ptr<rpc::ControlClient> client_;
+  absl::Mutex mutex_;
+  std::optional<int> exit_ ABSL_GUARDED_BY(mutex_);
+  std::thread core_thread_, executor_thread_;
+};
+
+}  // namespace starling::testing
