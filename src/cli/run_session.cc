@@ -177,7 +177,7 @@ void RunSession::TakeSaid() {
 }
 
 void RunSession::Hear(int target) {
-  if (stop_asked_ || ended_) return;
+  if (over_) return;
   options_.target_workers = target;
   std::vector<std::string> started;
   if (absl::Status status = workers_.FillTo(target, absl::Now(), &started); !status.ok()) {
@@ -205,6 +205,8 @@ void RunSession::Hear(const membership::WriteEvaluation& evaluation) {
 }
 
 void RunSession::Hear(const membership::Event& event) {
+  // Released workers end before the coordinator says that it has.
+  if (event.event == "done" || event.event == "ended" || event.event == "stopping") over_ = true;
   if (event.event == "joined") workers_.NoteMember(event.worker);
   if (event.event == "draining" && event.reason.rfind(kOwnNotice, 0) != 0) {
     workers_.NoteDrained(event.worker);
@@ -221,11 +223,11 @@ void RunSession::Hear(const membership::Ended& ended) { ended_ = ended; }
 
 void RunSession::LookAfterWorkers() {
   const absl::Time now = absl::Now();
-  for (const WorkerEnd& end : workers_.Reap(now, stop_asked_)) {
+  for (const WorkerEnd& end : workers_.Reap(now, over_)) {
     driver_->ReportDead(HostId(), end.pid, end.reason);
     Show(end);
   }
-  if (stop_asked_) return;
+  if (over_) return;
   std::vector<std::string> started;
   if (absl::Status status = workers_.StartDue(now, &started); !status.ok()) {
     progress_.Print(absl::StrCat("warning: ", std::string(status.message())));
@@ -247,7 +249,7 @@ void RunSession::Show(const WorkerEnd& end) {
 
 // Nobody of ours lives or will: unless workers from elsewhere take part, waiting helps nobody.
 void RunSession::GiveUpIfHopeless() {
-  if (stop_asked_) return;
+  if (over_) return;
   const bool hopeless = workers_.AllGone() || (!trained_ && workers_.AllHopeless());
   if (!hopeless) return;
   const auto status = driver_->GetStatus(absl::Seconds(5));
@@ -271,7 +273,7 @@ void RunSession::GiveUpIfHopeless() {
 
 void RunSession::Stop(int exit_code, const std::string& reason) {
   if (stop_asked_) return;
-  stop_asked_ = true;
+  stop_asked_ = over_ = true;
   exit_code_ = exit_code;
   membership::UserRequest request;
   request.kind = membership::UserRequest::Kind::kStop;
@@ -290,6 +292,7 @@ int RunSession::KillAll(int exit_code) {
 // The coordinator is done: children have their release and write what they still write.
 int RunSession::Finish() {
   const absl::Time deadline = absl::Now() + kChildrenMayTake;
+  workers_.Signal(SIGTERM);  // for those that the coordinator never knew
   while (workers_.alive() > 0 && absl::Now() < deadline && !killed_) {
     for (const WorkerEnd& end : workers_.Reap(absl::Now(), true)) Show(end);
     if (workers_.alive() == 0) break;

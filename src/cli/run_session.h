@@ -76,7 +76,8 @@ class RunSession {
   std::string checkpoint_;                           // newest one's folder
   std::optional<WorkerEnd> last_end_;                // of a worker that failed
   std::deque<std::pair<absl::Time, int64_t>> pace_;  // (time, step) of the last steps, for the ETA
-  bool stop_asked_ = false;
+  bool stop_asked_ = false;                          // by us
+  bool over_ = false;                                // nobody is started any more
   bool killed_ = false;
   bool trained_ = false;  // a step was decided in this session
 };

@@ -406,13 +406,18 @@ Completion Executor::Do(const membership::Snapshot& command) {
     }
     copy += length;
   }
+  membership::PartWritten message{
+      command.version, command.generation, command.rank, command.updates, false, ""};
+  if (snapshot.slices.empty()) {  // more workers than blocks: nothing of it is this rank's
+    message.ok = true;
+    part_done_(std::move(message));
+    return {};
+  }
   snapshot.storage = storage;
   snapshot.folder = JoinPath(JoinPath(options_.run_directory, "checkpoints"),
                              checkpoint::FolderName(command.version));
   snapshot.spec = {options_.membership.run_id, command.version, command.generation,
                    options_.incarnation,       command.rank,    0};
-  membership::PartWritten message{
-      command.version, command.generation, command.rank, command.updates, false, ""};
   const absl::Status status = writer_->Submit(
       std::move(snapshot), [message, this](absl::StatusOr<checkpoint::Part> part) mutable {
         message.ok = part.ok();
