@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/notification.h"
 #include "starling/base/exit_codes.h"
 #include "starling/base/status.h"
 #include "starling/rpc/target.h"
@@ -142,8 +144,23 @@ absl::StatusOr<std::unique_ptr<HttpPage>> HttpPage::Start(const std::string& bin
   return page;
 }
 
+// civetweb looks whether it shall stop every two seconds, or when somebody connects.
 HttpPage::~HttpPage() {
-  if (context_ != nullptr) mg_stop(context_);
+  if (context_ == nullptr) return;
+  absl::Notification stopped;
+  std::thread stopper([&] {
+    mg_stop(context_);
+    stopped.Notify();
+  });
+  const absl::StatusOr<rpc::HostPort> own = rpc::ParseHostPort(address_);
+  const std::string host =
+      own.ok() && own->host != "0.0.0.0" && own->host != "::" ? own->host : "127.0.0.1";
+  char error[128];
+  while (own.ok() && !stopped.WaitForNotificationWithTimeout(absl::Milliseconds(5))) {
+    mg_connection* knock = mg_connect_client(host.c_str(), own->port, 0, error, sizeof(error));
+    if (knock != nullptr) mg_close_connection(knock);
+  }
+  stopper.join();
 }
 
 }  // namespace starling::coordinator

@@ -6,7 +6,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "starling/base/exit_codes.h"
@@ -290,6 +292,7 @@ TEST_CASE("driver: all die, the next start goes on from the checkpoint on a new 
   membership::Options options = ProtocolOptions(12, 2);
   options.checkpoint_every = 4;
   options.patience = absl::Milliseconds(100);
+  options.detection = absl::Milliseconds(500);
   RunFixture run(options);
   run.network.AllowUpTo(6 * kMicroBatches);
   run.StartDriver();

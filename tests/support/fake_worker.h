@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -53,28 +52,42 @@ class FakeNetwork {
     boxes_[{generation, tag}][rank] = std::move(payload);
   }
 
-  // Waits for the payload of `rank`; kAborted when `self` has closed the generation, kBroken when
-  // somebody else has, or when a member has died.
-  End Await(Incarnation self, Generation generation, const std::string& tag, Rank rank,
-            FakePayload* payload) {
+  // Waits for the payload of `rank` of `view`; kAborted when `self` has closed the generation or
+  // died, kBroken, naming them, when other members have.
+  End Await(Incarnation self, const membership::View& view, const std::string& tag, Rank rank,
+            FakePayload* payload, std::vector<Incarnation>* suspects) {
     absl::MutexLock lock(&mutex_);
+    const Generation generation = view.generation;
+    const auto broken = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return std::any_of(view.members.begin(), view.members.end(),
+                         [&](const auto& m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                           return LeftLocked(generation, m.incarnation);
+                         });
+    };
     const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return boxes_[{generation, tag}].contains(rank) || broken_.contains(generation);
+      return boxes_[{generation, tag}].contains(rank) || broken();
     };
     mutex_.Await(absl::Condition(&ready));
     const auto& box = boxes_[{generation, tag}];
+    if (LeftLocked(generation, self)) return End::kAborted;
     if (const auto it = box.find(rank); it != box.end()) {
       *payload = it->second;
       return End::kOk;
     }
-    return broken_[generation].contains(self) ? End::kAborted : End::kBroken;
+    for (const membership::Member& member : view.members) {
+      if (LeftLocked(generation, member.incarnation)) suspects->push_back(member.incarnation);
+    }
+    return End::kBroken;
   }
 
-  // `who` takes no part in `generation` any more (closed it, or died).
+  // `who` takes no part in `generation` and older ones any more.
   void Leave(Generation generation, Incarnation who) {
     absl::MutexLock lock(&mutex_);
-    broken_[generation].insert(who);
+    Generation& closed = closed_[who];
+    closed = std::max(closed, generation);
   }
+  // `who` takes no part in anything any more.
+  void Die(Incarnation who) { Leave(Generation(~uint64_t{0}), who); }
 
   // Micro-batches that may be computed in all, from the beginning; computing waits at the limit.
   void AllowUpTo(int64_t micro_batches) {
@@ -112,14 +125,14 @@ class FakeNetwork {
  private:
   bool LeftLocked(Generation generation, Incarnation who) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto it = broken_.find(generation);
-    return it != broken_.end() && it->second.contains(who);
+    const auto it = closed_.find(who);
+    return it != closed_.end() && it->second >= generation;
   }
 
   mutable absl::Mutex mutex_;
   std::map<std::pair<Generation, std::string>, std::map<Rank, FakePayload>> boxes_
       ABSL_GUARDED_BY(mutex_);
-  std::map<Generation, std::set<Incarnation>> broken_ ABSL_GUARDED_BY(mutex_);
+  std::map<Incarnation, Generation> closed_ ABSL_GUARDED_BY(mutex_);  // newest one left
   int64_t allowed_ ABSL_GUARDED_BY(mutex_) = int64_t{1} << 60;
   int64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> complaints_ ABSL_GUARDED_BY(mutex_);
@@ -136,9 +149,7 @@ class FakeExecutor {
         checkpoints_(std::move(checkpoints)) {}
 
   // From any thread.
-  void Close(Generation generation) {
-    for (uint64_t g = 1; g <= generation.value(); ++g) network_->Leave(Generation(g), self_);
-  }
+  void Close(Generation generation) { network_->Leave(generation, self_); }
 
   membership::Completion Do(const membership::Command& command) {
     return std::visit([this](const auto& c) { return On(c); }, command);
@@ -180,8 +191,9 @@ class FakeExecutor {
       if (transfer.from == rank_) network_->Post(c.generation, "copy", rank_, mine);
       if (transfer.to != rank_) continue;
       FakePayload got;
-      const auto end = network_->Await(self_, c.generation, "copy", transfer.from, &got);
-      if (end != FakeNetwork::End::kOk) return Failure("copy broke", end);
+      const auto end =
+          network_->Await(self_, *view_, "copy", transfer.from, &got, &completion.suspects);
+      if (end != FakeNetwork::End::kOk) return Broken("copy", end, std::move(completion));
       SetWeights(got.weights);
       updates_ = completion.updates = got.updates;
     }
@@ -285,17 +297,24 @@ class FakeExecutor {
   // Everybody's payloads by rank.
   Completion Exchange(const std::string& tag, FakePayload mine, std::vector<FakePayload>* all) {
     network_->Post(view_->generation, tag, rank_, std::move(mine));
+    Completion completion;
     for (size_t r = 0; r < view_->members.size(); ++r) {
       FakePayload got;
-      const auto end =
-          network_->Await(self_, view_->generation, tag, Rank(static_cast<int32_t>(r)), &got);
-      if (end != FakeNetwork::End::kOk) return Failure(tag + " broke", end);
+      const auto end = network_->Await(self_, *view_, tag, Rank(static_cast<int32_t>(r)), &got,
+                                       &completion.suspects);
+      if (end != FakeNetwork::End::kOk) return Broken(tag, end, std::move(completion));
       if (all != nullptr) all->push_back(std::move(got));
     }
-    return {};
+    return completion;
   }
-  static Completion Failure(std::string reason, FakeNetwork::End end = FakeNetwork::End::kBroken) {
-    return {.ok = false, .aborted = end == FakeNetwork::End::kAborted, .reason = std::move(reason)};
+  static Completion Broken(const std::string& what, FakeNetwork::End end, Completion completion) {
+    completion.ok = false;
+    completion.aborted = end == FakeNetwork::End::kAborted;
+    completion.reason = what + " broke";
+    return completion;
+  }
+  static Completion Failure(std::string reason) {
+    return {.ok = false, .reason = std::move(reason)};
   }
   void SetWeights(Weights weights) {
     absl::MutexLock lock(&mutex_);
@@ -329,6 +348,7 @@ class FakeWorker {
  public:
   FakeWorker(FakeNetwork* network, FakeWorkerOptions options)
       : options_(std::move(options)),
+        network_(network),
         self_(options_.incarnation),
         core_(options_.membership, Identity(options_)),
         executor_(network, options_.membership, self_, options_.checkpoints) {
@@ -353,7 +373,7 @@ class FakeWorker {
   // threads have ended.
   void Kill() {
     inputs_.Close();
-    executor_.Close(Generation(kGenerations));
+    network_->Die(self_);
     commands_.Close();
     client_->Stop(absl::ZeroDuration());
     if (core_thread_.joinable()) core_thread_.join();
@@ -372,8 +392,6 @@ class FakeWorker {
   Weights weights() const { return executor_.weights(); }
 
  private:
-  static constexpr uint64_t kGenerations = 4096;  // more than any test forms
-
   static membership::WorkerIdentity Identity(const FakeWorkerOptions& options) {
     membership::WorkerIdentity identity;
     // No process of ours may pass for it: pid 1 never dies.
@@ -420,6 +438,7 @@ class FakeWorker {
   }
 
   const FakeWorkerOptions options_;
+  FakeNetwork* const network_;
   const Incarnation self_;
   membership::WorkerCore core_;  // of the core's thread
   FakeExecutor executor_;
