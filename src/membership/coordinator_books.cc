@@ -110,11 +110,15 @@ void CoordinatorCore::Settle() {
     const auto fork = restored_.forks.find(timeline_);
     settled_ = {timeline_, fork == restored_.forks.end() ? Step(0) : fork->second.step};
   }
-  WriteSettled(/*wait_for_digest=*/true);
+  WriteSettled(AllReported(), /*wait_for_digest=*/true);
 }
 
-void CoordinatorCore::WriteSettled(bool wait_for_digest) {
-  const Step up_to = report_counts_.empty() ? position_.step : report_counts_.begin()->first;
+// The newest step that every member of the view reported, or that the view began with.
+Step CoordinatorCore::AllReported() const {
+  return report_counts_.empty() ? position_.step : report_counts_.begin()->first;
+}
+
+void CoordinatorCore::WriteSettled(Step up_to, bool wait_for_digest) {
   while (!lines_.empty() && lines_.begin()->first.step <= up_to) {
     const LedgerLine& line = lines_.begin()->second;
     const int64_t step = line.version.step.value();
@@ -165,9 +169,13 @@ void CoordinatorCore::TryManifests() {
   for (auto& [version, attempt] : attempts_) {
     const bool complete =
         static_cast<int>(attempt.parts.size()) == attempt.members && !attempt.writing;
-    // Only a settled step's: its ledger line is on the disk first.
-    const bool settled = version <= settled_ || version.step <= position_.step;
-    if (!complete || !settled) continue;
+    if (!complete) continue;
+    // Only a settled step's: its ledger line is on the disk first. All its members took part, so it
+    // waits for nothing but a digest, which comes while training goes on.
+    if (settled_ < version && phase_ != Phase::kRunning && version.timeline == timeline_) {
+      WriteSettled(version.step, /*wait_for_digest=*/false);
+    }
+    if (settled_ < version) continue;
     attempt.writing = true;
     WriteManifest manifest{FolderOf(version), version, attempt.generation, attempt.updates, {}};
     for (const auto& [rank, info] : attempt.parts) manifest.parts.push_back(info);
@@ -415,7 +423,7 @@ Status CoordinatorCore::GetStatus(absl::Time now) const {
       worker.micro_batches_per_second = session->speed;
       worker.last_seen = now - paused_ - session->last_seen;
     } else {
-      worker.last_seen = now - tracks_.at(member.incarnation).missing_since;
+      worker.last_seen = now - paused_ - tracks_.at(member.incarnation).missing_since;
     }
     status.workers.push_back(std::move(worker));
   };

@@ -160,7 +160,7 @@ void CoordinatorCore::Handle(const StreamClosed& input) {
   DropSession(input.registration);
   const auto track = tracks_.find(incarnation);
   if (track == tracks_.end() || track->second.missing_since != absl::InfiniteFuture()) return;
-  track->second.missing_since = now_;
+  track->second.missing_since = Effective();
   if (track->second.lost_reason.empty()) track->second.lost_reason = "its control stream ended";
   troubled_.insert(incarnation);
 }
@@ -214,6 +214,10 @@ std::optional<Refused> CoordinatorCore::RefusalFor(const Register& m) const {
   const uint64_t known = restored_.run ? restored_.run->data_hash : 0;
   if (known != 0 && m.data_hash != known && !options_.accept_config_change) {
     return Refused{kConfig, "the worker's token files or tokenizer differ from the run's"};
+  }
+  // The first view that this coordinator makes settles whose history goes on.
+  if (m.view && formed_here_ && !IsMember(m.member.incarnation)) {
+    return Refused{kFenced, "the run goes on without the view of this incarnation; start it anew"};
   }
   // A member of a view that this journal has superseded; of a newer one it may be a witness.
   if (m.view && view_ && !IsMember(m.member.incarnation) &&
@@ -401,7 +405,7 @@ void CoordinatorCore::CheckSilence() {
     Emit(CloseStream{registration});
     const auto track = tracks_.find(incarnation);
     if (track == tracks_.end()) continue;
-    track->second.missing_since = std::min(track->second.missing_since, now_);
+    track->second.missing_since = std::min(track->second.missing_since, Effective());
     track->second.silent = true;
     track->second.lost_reason =
         absl::StrCat("silent for ", absl::FormatDuration(options_.detection));
@@ -437,7 +441,7 @@ absl::Time CoordinatorCore::AwaitedUntil(const MemberTrack& track) const {
 }
 
 bool CoordinatorCore::StillAwaited(const MemberTrack& track) const {
-  return !track.gone && !track.answer && AwaitedUntil(track) > now_;
+  return !track.gone && !track.answer && AwaitedUntil(track) > Effective();
 }
 
 // ---- reactions to members ----------------------------------------------------------------------
@@ -485,16 +489,27 @@ void CoordinatorCore::DropUnreachable() {
     ++failed[a];
     ++failed[b];
   }
+  int holders = 0;
+  const auto holds = [&](Incarnation i) {
+    const std::optional<MemberState>& answer = tracks_.at(i).answer;
+    return answer && answer->complete && answer->position.timeline == timeline_;
+  };
+  for (const auto& [incarnation, track] : tracks_) {
+    holders += answered(incarnation) && holds(incarnation) ? 1 : 0;
+  }
   Incarnation worst;
   int most = 0;
   for (const Member& member : view_->members) {
     const auto it = failed.find(member.incarnation);
     if (it == failed.end() || it->second < most) continue;
+    if (holders == 1 && holds(member.incarnation)) continue;  // the only copy stays
     most = it->second;
     worst = member.incarnation;
   }
   if (most == 0) return;
-  MarkGone(worst, absl::StrCat("cannot be reached by ", most, " live member(s)"));
+  MemberTrack& track = tracks_.at(worst);
+  track.shunned = true;
+  track.lost_reason = absl::StrCat("cannot be reached by ", most, " live member(s)");
   std::erase_if(unreachable_,
                 [&](const auto& pair) { return pair.first == worst || pair.second == worst; });
 }
@@ -648,7 +663,7 @@ void CoordinatorCore::StartSurvey(const std::string& reason) {
     change_since_ = now_;
     phase_ms_.clear();
     for (Incarnation incarnation : troubled_) {
-      const absl::Time since = tracks_.at(incarnation).missing_since;
+      const absl::Time since = tracks_.at(incarnation).missing_since + paused_;
       if (since < change_since_) change_since_ = since;
     }
     phase_ms_["detect"] = absl::ToDoubleMilliseconds(now_ - change_since_);
@@ -658,6 +673,7 @@ void CoordinatorCore::StartSurvey(const std::string& reason) {
   awaited_.clear();
   for (auto& [incarnation, track] : tracks_) {
     track.active = false;
+    track.shunned = false;
     track.answer.reset();
     if (!track.gone) awaited_.insert(incarnation);
   }
@@ -678,7 +694,7 @@ void CoordinatorCore::CheckSurvey() {
 void CoordinatorCore::CheckForming() {
   for (Incarnation incarnation : troubled_) {
     MemberTrack& track = tracks_.at(incarnation);
-    if (track.gone || AwaitedUntil(track) <= now_) {
+    if (track.gone || AwaitedUntil(track) <= Effective()) {
       StartSurvey(absl::StrCat(NameOf(incarnation), " ", track.lost_reason));
       return;
     }
@@ -740,18 +756,27 @@ void CoordinatorCore::CheckGathering() {
     if (present == members || (window_over && 2 * present > members) ||
         (adopt_ && window_over && present > 0)) {
       AdoptReportedView();
+      return;
     }
-    return;
+    if (!adopt_ || !window_over || present > 0) return;
+    // A person says that its members will not come back.
+    highest_timeline_ = std::max(highest_timeline_, reported_position_.timeline);
+    reported_view_.reset();
   }
   // Survivors of a view that was too small wait with their state; the newest change decides anew.
   if (view_) {
     bool survivor = false;
     bool leaver = false;
+    bool shunned = false;
     for (auto& [incarnation, track] : tracks_) {
-      if (track.answer && (track.gone || AwaitedUntil(track) <= now_)) track.answer.reset();
+      if (track.answer && (track.gone || AwaitedUntil(track) <= Effective())) track.answer.reset();
       survivor = survivor || track.answer.has_value();
       leaver = leaver || (track.answer.has_value() && track.draining);
+      shunned = shunned || (track.answer.has_value() && track.shunned);
     }
+    // The way to a member may have healed.
+    if (shunned && now_ - phase_since_ >= options_.reconnect_window())
+      return StartSurvey("tries again to reach all members");
     const size_t newcomers = Newcomers().size();
     if (survivor ? (newcomers > 0 || leaver || stop_requested_)
                  : (EnoughToStart(newcomers) || stop_requested_)) {
@@ -785,7 +810,7 @@ void CoordinatorCore::AdoptReportedView() {
   for (const Member& member : view_->members) {
     MemberTrack track;
     if (!by_incarnation_.contains(member.incarnation)) {
-      track.missing_since = now_;
+      track.missing_since = Effective();
       troubled_.insert(member.incarnation);
     }
     tracks_[member.incarnation] = track;
@@ -806,7 +831,7 @@ void CoordinatorCore::AdoptReportedView() {
 bool CoordinatorCore::WaitForSilentHolders() const {
   return std::any_of(tracks_.begin(), tracks_.end(), [&](const auto& entry) {
     const MemberTrack& track = entry.second;
-    return !track.gone && !track.answer && track.missing_since + options_.patience > now_ &&
+    return !track.gone && !track.answer && track.missing_since + options_.patience > Effective() &&
            track.missing_since != absl::InfiniteFuture();
   });
 }
@@ -817,10 +842,22 @@ void CoordinatorCore::FormNext() {
   input.witnessed = witnessed_;
   if (view_) {
     for (const auto& [incarnation, track] : tracks_) {
-      if (track.answer && !track.gone) input.survivors[incarnation] = *track.answer;
+      if (track.answer && !track.gone && !track.shunned)
+        input.survivors[incarnation] = *track.answer;
     }
   }
   Decision decision = Decide(input);
+  if (decision.kind == Decision::Kind::kRestore && view_) {
+    // Better an unreachable copy than none: who was left out for that is asked in again.
+    bool again = false;
+    for (auto& [incarnation, track] : tracks_) {
+      if (!track.shunned || !track.answer || track.gone) continue;
+      track.shunned = false;
+      input.survivors[incarnation] = *track.answer;
+      again = true;
+    }
+    if (again) decision = Decide(input);
+  }
   if (force_restore_) decision = Decision{};
   const bool restore = decision.kind == Decision::Kind::kRestore;
   if (restore && view_ && !force_restore_ && WaitForSilentHolders()) {
@@ -949,6 +986,7 @@ void CoordinatorCore::FillWork(const Decision& decision, const View& view, Form*
 }
 
 void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
+  formed_here_ = true;
   record.view = *form.view;
   record.claims = form.claims;
   record.assignment = form.assignment;
@@ -964,7 +1002,10 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
     books_adopted_ = false;
   }
   if (form.position.timeline != timeline_) {  // a new history: what was not settled is run again
-    WriteSettled(/*wait_for_digest=*/false);
+    // All members of a view took part in its checkpoint: what led to it is settled.
+    const bool ancestor = form.restore && form.restore->version.timeline == timeline_;
+    WriteSettled(ancestor ? std::max(AllReported(), form.restore->version.step) : AllReported(),
+                 /*wait_for_digest=*/false);
     lines_.clear();
     witnessed_.clear();
     settled_ = {form.position.timeline, form.position.step};
@@ -991,7 +1032,7 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
       Note("joined", member.name, absl::StrCat("incarnation ", ToHex(member.incarnation)));
     }
     if (SessionOf(member.incarnation) == nullptr) {
-      track.missing_since = std::min(track.missing_since, now_);
+      track.missing_since = std::min(track.missing_since, Effective());
       track.lost_reason = "its control stream ended";
       troubled_.insert(member.incarnation);
     }
@@ -1090,8 +1131,8 @@ absl::Time CoordinatorCore::NextWake() const {
   if (!deadlines_.empty()) at(deadlines_.begin()->first + paused_);
   for (Incarnation incarnation : troubled_) {
     const MemberTrack& track = tracks_.at(incarnation);
-    at(AwaitedUntil(track));
-    if (phase_ == Phase::kSurveying) at(track.missing_since + options_.patience);
+    at(AwaitedUntil(track) + paused_);
+    if (phase_ == Phase::kSurveying) at(track.missing_since + options_.patience + paused_);
   }
   if (joiner_since_ != absl::InfiniteFuture()) {
     at(joiner_since_ + options_.join_settle());

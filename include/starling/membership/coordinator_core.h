@@ -193,11 +193,13 @@ class CoordinatorCore {
     bool gone = false;     // proved dead, or to be dropped: no answer of it counts any more
     bool silent = false;   // heard nothing for `detection`; cleared by reconnecting
     bool accused = false;  // a peer saw its data connection break; cleared by Activate
+    bool shunned = false;  // others cannot reach it: left out of the next view
     bool draining = false;
     bool active = false;  // forming: Ready came; reconnecting: reported active; running: true
-    absl::Time missing_since = absl::InfiniteFuture();  // no stream since; cleared by reconnecting
-    std::optional<MemberState> answer;                  // to the survey; cleared by the next one
-    Step reported;                                      // newest decided step it reported
+    // No stream since; effective time; cleared by reconnecting.
+    absl::Time missing_since = absl::InfiniteFuture();
+    std::optional<MemberState> answer;  // to the survey; cleared by the next one
+    Step reported;                      // newest decided step it reported
     std::string lost_reason;
   };
   // A version whose parts are coming in.
@@ -276,7 +278,8 @@ class CoordinatorCore {
   void NoteDigests(const VoteResult& result);
   void Reported(MemberTrack& track, const Position& position);
   void Settle();
-  void WriteSettled(bool wait_for_digest);
+  void WriteSettled(Step up_to, bool wait_for_digest);
+  Step AllReported() const;
   void TryManifests();
   void FailAttempt(const Version& version, const std::string& worker, const std::string& error);
   void MaybeEnd();
@@ -320,6 +323,7 @@ class CoordinatorCore {
   bool books_adopted_ = false;                 // the adopted timeline has no ledger here
   Generation next_generation_;
   absl::Time started_at_;
+  bool formed_here_ = false;  // this life of the coordinator has made a view
   Timeline timeline_;
   Timeline highest_timeline_;
   Position position_;                          // highest decided one known here
