@@ -43,7 +43,7 @@ class Run:
         self.run = self.folder / "run"
         rng = random.Random(seed)
         make_text(self.folder / "text.txt", rng)
-        self.call("tokenizer", "train", "--input", self.folder / "text.txt", "--vocab-size", "300",
+        self.call("tokenizer", "train", "--input", self.folder / "text.txt", "--vocab-size", "140",
                   "--output", self.folder / "tokenizer.json")
         self.call("prepare", "--tokenizer", self.folder / "tokenizer.json", "--input",
                   self.folder / "text.txt", "--output", self.folder / "text.tokens")

@@ -124,20 +124,4 @@ int CheckTokenFiles(const config::Config& config) {
   return exit_code;
 }
 
-int CheckFolderWritable(const std::string& key, const std::string& folder) {
-  std::string existing = folder;
-  while (!RealFs().Exists(existing) && DirectoryOf(existing) != existing) {
-    existing = DirectoryOf(existing);
-  }
-  struct stat info {};
-  const bool is_folder = stat(existing.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-  if (!is_folder) {
-    return Fail(ExitCode::kCannotCreate,
-                absl::StrCat(key, ": folder ", folder, " cannot be created: ", existing,
-                             " is not a folder"));
-  }
-  if (access(existing.c_str(), W_OK | X_OK) == 0) return 0;
-  return Fail(ErrnoStatus(errno, absl::StrCat(key, ": folder ", existing, " is not writable")));
-}
-
 }  // namespace starling::cli

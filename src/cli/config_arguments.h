@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/terminal.h"
 #include "starling/config/load.h"
 
 namespace CLI {
@@ -37,9 +38,5 @@ ConfigOutcome LoadForVerb(const ConfigArguments& arguments);
 // a line on standard error; returns the first one's exit code (66, 65, 78, …) or 0. Reads the files
 // completely: about a second a gigabyte.
 int CheckTokenFiles(const config::Config& config);
-
-// Checks that a folder can be created, or written to when it exists, without creating it. Prints
-// and returns 73 or 77, or 0.
-int CheckFolderWritable(const std::string& key, const std::string& folder);
 
 }  // namespace starling::cli

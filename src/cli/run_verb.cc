@@ -30,19 +30,6 @@ struct RunVerbArguments {
   bool accept_config_change = false;
 };
 
-// starling-worker beside this program.
-absl::StatusOr<std::string> WorkerProgram() {
-  char self[4096];
-  const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-  const std::string folder =
-      length > 0 ? DirectoryOf(std::string(self, static_cast<size_t>(length))) : ".";
-  std::string program = JoinPath(folder, "starling-worker");
-  if (access(program.c_str(), X_OK) == 0) return program;
-  return WithExitCode(
-      absl::NotFoundError(absl::StrCat(program, " is not there: build it beside `starling`")),
-      ExitCode::kOsError);
-}
-
 // The children get everything from config.resolved.yaml.
 std::vector<std::string> ChildEnvironment(const config::Config& config) {
   std::vector<std::string> environment;
@@ -103,7 +90,7 @@ int RunVerb(const RunVerbArguments& arguments) {
     if (!delay.ok()) return Fail(delay.status());
     workers.restart_delay = *delay;
   }
-  const absl::StatusOr<std::string> program = WorkerProgram();
+  const absl::StatusOr<std::string> program = SiblingProgram("starling-worker");
   if (!program.ok()) return Fail(program.status());
   if (absl::Status opened = OpenCoordinatorLog(config.run.directory); !opened.ok())
     return Fail(opened);

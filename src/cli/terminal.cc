@@ -1,11 +1,18 @@
 #include "cli/terminal.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "starling/base/fs.h"
+#include "starling/base/status.h"
 
 namespace starling::cli {
 
@@ -40,6 +47,34 @@ std::string ShortTime(double seconds) {
   if (hours > 0) return absl::StrFormat("%dh%dm", hours, minutes);
   if (minutes > 0) return absl::StrFormat("%dm%ds", minutes, total % 60);
   return absl::StrFormat("%ds", total);
+}
+
+int CheckFolderWritable(const std::string& key, const std::string& folder) {
+  std::string existing = folder;
+  while (!RealFs().Exists(existing) && DirectoryOf(existing) != existing) {
+    existing = DirectoryOf(existing);
+  }
+  struct stat info {};
+  const bool is_folder = stat(existing.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  if (!is_folder) {
+    return Fail(ExitCode::kCannotCreate,
+                absl::StrCat(key, ": folder ", folder, " cannot be created: ", existing,
+                             " is not a folder"));
+  }
+  if (access(existing.c_str(), W_OK | X_OK) == 0) return 0;
+  return Fail(ErrnoStatus(errno, absl::StrCat(key, ": folder ", existing, " is not writable")));
+}
+
+absl::StatusOr<std::string> SiblingProgram(const std::string& name) {
+  char self[4096];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+  const std::string folder =
+      length > 0 ? DirectoryOf(std::string(self, static_cast<size_t>(length))) : ".";
+  std::string program = JoinPath(folder, name);
+  if (access(program.c_str(), X_OK) == 0) return program;
+  return WithExitCode(
+      absl::NotFoundError(absl::StrCat(program, " is not there: build it beside `starling`")),
+      ExitCode::kOsError);
 }
 
 }  // namespace starling::cli

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "starling/base/exit_codes.h"
 
 namespace starling::cli {
@@ -16,6 +17,13 @@ int Fail(const absl::Status& status);
 
 // Prints a line on standard error.
 void Note(std::string_view message);
+
+// Checks that a folder can be created, or written to when it exists, without creating it. Prints
+// and returns 73 or 77, or 0.
+int CheckFolderWritable(const std::string& key, const std::string& folder);
+
+// Path of the program `name` beside this one; with the exit code 71 when it is not there.
+absl::StatusOr<std::string> SiblingProgram(const std::string& name);
 
 // 12 345 678 → "12.3 M"; below 1000 as it is.
 std::string ShortCount(double count);

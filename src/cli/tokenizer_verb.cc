@@ -1,92 +1,38 @@
-// starling tokenizer train: text → tokenizer.json.
+// starling tokenizer …: hands over to the program starling-tokenizer (see tokenizer_main.cc).
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
-#include <cstdint>
-#include <memory>
+#include <cerrno>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/config_arguments.h"
-#include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
-#include "starling/base/fs.h"
-#include "starling/data/tokenizer_trainer.h"
+#include "starling/base/status.h"
 
 namespace starling::cli {
 namespace {
 
-struct TrainArguments {
-  data::TokenizerTrainOptions options;
-  std::vector<std::string> inputs;
-};
-
-int Train(TrainArguments arguments) {
-  data::TokenizerTrainOptions& options = arguments.options;
-  const int folder_code = CheckFolderWritable("--output", DirectoryOf(options.output));
-  if (folder_code != 0) return folder_code;
-  const absl::Status made = RealFs().MakeDirectories(DirectoryOf(options.output));
-  if (!made.ok()) return Fail(made);
-  const auto source = data::SentencesOf(arguments.inputs);
-  if (!source.ok()) return Fail(source.status());
-  Progress progress(StandardErrorProgress());
-  options.progress = [&progress](uint64_t sentences, bool done) {
-    const std::string read = ShortCount(static_cast<double>(sentences)) + " lines read";
-    if (done) {
-      progress.Print(absl::StrCat("tokenizer: ", read, ", training (about a minute for 25 MB)"));
-    } else {
-      progress.Show(absl::StrCat("tokenizer: ", read));
-    }
-  };
-  const absl::Status trained = data::TrainTokenizer(options, *source);
-  progress.Finish("");
-  if (!trained.ok()) return Fail(trained);
-  Note(absl::StrCat(options.output, ": ", options.vocab_size, " pieces"));
-  return 0;
-}
-
-void AddTrain(CLI::App* tokenizer, int* exit_code) {
-  CLI::App* verb = tokenizer->add_subcommand("train", "Train a Unigram tokenizer on text");
-  auto arguments = std::make_shared<TrainArguments>();
-  data::TokenizerTrainOptions& options = arguments->options;
-  verb->add_option("--input", arguments->inputs,
-                   "Text: .jsonl (key \"text\"), .txt (documents parted by blank lines), .gz of "
-                   "both, or a folder of these")
-      ->required()
-      ->type_name("FILE");
-  verb->add_option("--vocab-size", options.vocab_size, "Pieces, the five special ones included")
-      ->required()
-      ->type_name("N");
-  verb->add_option("--output", options.output, "tokenizer.json to write")
-      ->required()
-      ->type_name("FILE");
-  verb->add_flag("--lowercase", options.lowercase, "Make everything lower case first");
-  verb->add_option("--character-coverage", options.character_coverage,
-                   "Share of the characters that must not be unknown")
-      ->type_name("P");
-  verb->add_option("--max-sentences", options.max_sentences,
-                   "Lines to train on at most, sampled evenly")
-      ->type_name("N");
-  verb->footer(
-      "Python's tokenizers reads the result too.\n\n"
-      "Examples:\n"
-      "  starling tokenizer train --input corpus.jsonl.gz --vocab-size 8000 \\\n"
-      "      --output tokenizer.json\n"
-      "  starling tokenizer train --input books/ --vocab-size 32000 --lowercase \\\n"
-      "      --output tokenizer.json\n");
-  verb->callback([arguments, exit_code] { *exit_code = Train(*arguments); });
+// Returns only when it fails.
+int Execute(std::vector<std::string> arguments) {
+  const absl::StatusOr<std::string> program = SiblingProgram("starling-tokenizer");
+  if (!program.ok()) return Fail(program.status());
+  std::string name = "starling-tokenizer";
+  std::vector<char*> argv{name.data()};
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  execv(program->c_str(), argv.data());
+  return Fail(ErrnoStatus(errno, absl::StrCat("cannot execute ", *program)));
 }
 
 }  // namespace
 
 void AddTokenizer(CLI::App& app, int* exit_code) {
-  CLI::App* tokenizer = app.add_subcommand("tokenizer", "Make tokenizers");
-  tokenizer->require_subcommand(1);
-  tokenizer->footer(
-      "Examples:\n"
-      "  starling tokenizer train --input corpus.jsonl.gz --vocab-size 8000 --output "
-      "tokenizer.json\n");
-  AddTrain(tokenizer, exit_code);
+  CLI::App* tokenizer = app.add_subcommand("tokenizer", "Make tokenizers: tokenizer train");
+  tokenizer->prefix_command();  // everything after it is the other program's
+  tokenizer->set_help_flag();
+  tokenizer->callback([tokenizer, exit_code] { *exit_code = Execute(tokenizer->remaining()); });
 }
 
 }  // namespace starling::cli
