@@ -460,6 +460,7 @@ TEST_CASE("driver: the journal is lost while workers train, their majority is ad
   REQUIRE(RealFs().Remove(run.path("journal/journal.bin")).ok());
   run.StartDriver();
   REQUIRE(run.watch.AwaitEvent("adopted"));
+  REQUIRE(run.watch.AwaitEvent("view", 2));
   run.network.AllowUpTo(kNoLimit);
   REQUIRE(run.driver->WaitFor(kDeadline));
   CHECK(run.driver->Wait().exit_code == 0);
