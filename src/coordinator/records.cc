@@ -102,6 +102,7 @@ std::string EventText(const membership::Event& event, Term term, absl::Time wall
   json["members"] = event.members;
   json["phase_ms"] = Json::object();
   for (const auto& [phase, milliseconds] : event.phase_ms) json["phase_ms"][phase] = milliseconds;
+  if (event.event == "view") json["micro_batches_lost"] = event.micro_batches_lost;
   return Line(json);
 }
 

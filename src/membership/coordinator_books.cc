@@ -144,6 +144,8 @@ void CoordinatorCore::On(Session& session, const PartWritten& m) {
   if (!view_ || (latest_checkpoint_ && m.version <= *latest_checkpoint_)) return;
   if (!m.ok) {
     const auto it = attempts_.find(m.version);
+    // All parts of an earlier view are durable: what a later one could not add does not matter.
+    if (it != attempts_.end() && it->second.writing) return;
     const bool stale = it == attempts_.end() ? m.generation != view_->generation
                                              : m.generation < it->second.generation;
     if (!stale && !failed_attempts_.contains(m.version)) {

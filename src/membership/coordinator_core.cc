@@ -471,6 +471,10 @@ void CoordinatorCore::On(Session& session, const ConnectFailed& m) {
   }
   if (phase_ != Phase::kForming) return;
   ++connect_attempts_;
+  // It blames nobody and fails again and again: the fault is its own.
+  if (m.unreachable.empty() && connect_attempts_ >= 3) {
+    MarkGone(reporter, absl::StrCat("cannot connect: ", m.reason));
+  }
   StartSurvey(absl::StrCat(session.member.name, " cannot connect: ", m.reason));
 }
 
