@@ -27,7 +27,8 @@ uint32_t Portable(const unsigned char* p, size_t n, uint32_t crc) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) uint32_t Hardware(const unsigned char* p, size_t n, uint32_t crc) {
+__attribute__((target("sse4.2"))) uint32_t Hardware(const unsigned char* p, size_t n,
+                                                    uint32_t crc) {
   uint64_t wide = crc;
   for (; n >= 8; p += 8, n -= 8) {
     uint64_t word;
@@ -52,6 +53,8 @@ uint32_t Crc32c(const void* data, size_t bytes, uint32_t crc) {
   return ~Portable(p, bytes, crc);
 }
 
-uint32_t Crc32c(std::string_view data, uint32_t crc) { return Crc32c(data.data(), data.size(), crc); }
+uint32_t Crc32c(std::string_view data, uint32_t crc) {
+  return Crc32c(data.data(), data.size(), crc);
+}
 
 }  // namespace starling

@@ -111,9 +111,8 @@ class OperatingSystemFs final : public Fs {
     return error ? Failed("create folder", path, error.value()) : absl::OkStatus();
   }
   absl::Status Rename(const std::string& from, const std::string& to) override {
-    return rename(from.c_str(), to.c_str()) == 0
-               ? absl::OkStatus()
-               : Failed("rename", absl::StrCat(from, " to ", to));
+    return rename(from.c_str(), to.c_str()) == 0 ? absl::OkStatus()
+                                                 : Failed("rename", absl::StrCat(from, " to ", to));
   }
   absl::Status Remove(const std::string& path) override {
     return unlink(path.c_str()) == 0 ? absl::OkStatus() : Failed("remove", path);

@@ -9,10 +9,9 @@ std::array<uint32_t, 4> Philox(uint64_t key, std::array<uint32_t, 4> counter) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = kMultiplier0 * counter[0];
     const uint64_t product1 = kMultiplier1 * counter[2];
-    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0,
-               static_cast<uint32_t>(product1),
-               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1,
-               static_cast<uint32_t>(product0)};
+    counter = {
+        static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0, static_cast<uint32_t>(product1),
+        static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1, static_cast<uint32_t>(product0)};
     key0 += kWeyl0;
     key1 += kWeyl1;
   }
@@ -24,7 +23,8 @@ uint64_t Draw(const DrawAddress& a) {
   // through Mix64 into the key. Distinct (step, purpose) give independent streams.
   const uint64_t key =
       Mix64(a.seed) ^ Mix64(Mix64(a.step) + static_cast<uint64_t>(a.purpose) * 0x9E3779B97F4A7C15);
-  const auto block = Philox(key, {a.counter, a.row, a.micro_batch, static_cast<uint32_t>(a.purpose)});
+  const auto block =
+      Philox(key, {a.counter, a.row, a.micro_batch, static_cast<uint32_t>(a.purpose)});
   return (static_cast<uint64_t>(block[1]) << 32) | block[0];
 }
 

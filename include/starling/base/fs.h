@@ -38,8 +38,8 @@ class Fs {
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& directory) = 0;
   virtual absl::Status MakeDirectories(const std::string& path) = 0;  // as mkdir -p
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
-  virtual absl::Status Remove(const std::string& path) = 0;           // file; missing is an error
-  virtual absl::Status RemoveTree(const std::string& path) = 0;       // missing is fine
+  virtual absl::Status Remove(const std::string& path) = 0;      // file; missing is an error
+  virtual absl::Status RemoveTree(const std::string& path) = 0;  // missing is fine
   virtual absl::Status Truncate(const std::string& path, uint64_t bytes) = 0;
   virtual absl::Status SyncDirectory(const std::string& path) = 0;
 };

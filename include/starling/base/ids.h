@@ -29,9 +29,9 @@ using Registration = StrongId<struct RegistrationTag, uint64_t>;  // one (re)con
 using Term = StrongId<struct TermTag, uint64_t>;                  // one life of a coordinator
 using Generation = StrongId<struct GenerationTag, uint64_t>;      // number of a view; 0 = none yet
 using Rank = StrongId<struct RankTag, int32_t>;                   // index of a member in its view
-using Step = StrongId<struct StepTag, int64_t>;                   // decided steps; version s = after s
-using Timeline = StrongId<struct TimelineTag, uint64_t>;          // history; a restore starts a new one
-using Attempt = StrongId<struct AttemptTag, uint32_t>;            // repeats of one step
+using Step = StrongId<struct StepTag, int64_t>;           // decided steps; version s = after s
+using Timeline = StrongId<struct TimelineTag, uint64_t>;  // history; a restore starts a new one
+using Attempt = StrongId<struct AttemptTag, uint32_t>;    // repeats of one step
 
 // State after `step` decided steps on `timeline`. Ordered by timeline first.
 struct Version {

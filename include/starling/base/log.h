@@ -12,9 +12,9 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 struct LogOptions {
   LogLevel level = LogLevel::kInfo;
-  bool json = false;         // one JSON object a line instead of text
-  std::string file;          // appended to; empty = standard error
-  std::string component;     // "coordinator", "worker", … in every line
+  bool json = false;      // one JSON object a line instead of text
+  std::string file;       // appended to; empty = standard error
+  std::string component;  // "coordinator", "worker", … in every line
 };
 
 // Replaces the process's log sink. Call it once, in main, before threads start.

@@ -12,15 +12,15 @@ namespace starling {
 
 // What a draw is for; part of its address. Numbers are final: they decide the data of a run.
 enum class DrawPurpose : uint32_t {
-  kSentenceSplit = 1,     // a_end of a sentence-order pair
-  kSentenceSwap = 2,      // whether A and B change places
-  kWordShuffle = 3,       // Fisher–Yates over word groups; counter = k
-  kReplaceWithMask = 4,   // 80 % of the chosen tokens; counter = position
-  kReplaceWithRandom = 5, // half of the rest; counter = position
-  kRandomToken = 6,       // the random id; counter = position
-  kPermutation = 7,       // round keys of the pass permutation
-  kDropout = 8,           // seed of a micro-batch's dropout stream
-  kParameterInit = 9,     // version 0 of the weights
+  kSentenceSplit = 1,      // a_end of a sentence-order pair
+  kSentenceSwap = 2,       // whether A and B change places
+  kWordShuffle = 3,        // Fisher–Yates over word groups; counter = k
+  kReplaceWithMask = 4,    // 80 % of the chosen tokens; counter = position
+  kReplaceWithRandom = 5,  // half of the rest; counter = position
+  kRandomToken = 6,        // the random id; counter = position
+  kPermutation = 7,        // round keys of the pass permutation
+  kDropout = 8,            // seed of a micro-batch's dropout stream
+  kParameterInit = 9,      // version 0 of the weights
 };
 
 // Address of a draw. `step`, `micro_batch`, `row` are the sample's place; `counter` tells the draws

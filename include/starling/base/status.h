@@ -24,8 +24,8 @@ absl::Status ErrnoStatus(int errno_value, std::string_view what);
 #define STARLING_CONCAT(a, b) STARLING_CONCAT_INNER(a, b)
 
 // Returns the status of `expr` from the enclosing function when it is not OK.
-#define STARLING_RETURN_IF_ERROR(expr)                     \
-  do {                                                     \
+#define STARLING_RETURN_IF_ERROR(expr)                                                           \
+  do {                                                                                           \
     if (absl::Status starling_status_ = (expr); !starling_status_.ok()) return starling_status_; \
   } while (false)
 

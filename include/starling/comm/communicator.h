@@ -1,15 +1,15 @@
 // Collectives among the members of one generation.
 //
-// A Communicator belongs to exactly one generation and dies with it: after any status that is not OK
-// it is dead for good. There is no retry on it; the only thing left is Abort() and a new generation.
-// It is created by a Transport (transport.h) and owned by a Group (group.h).
+// A Communicator belongs to exactly one generation and dies with it: after any status that is not
+// OK it is dead for good. There is no retry on it; the only thing left is Abort() and a new
+// generation. It is created by a Transport (transport.h) and owned by a Group (group.h).
 //
 // Destroying a healthy one tells the peers that this rank has finished: what it sent is still
 // received, and only a peer that needs more of it fails. A process that exits without destroying it
 // is taken for dead.
 //
-// Threads: one thread issues all collectives and sends, in the same order on every rank. Abort() may
-// be called from any thread at any time; everything else only from that one thread.
+// Threads: one thread issues all collectives and sends, in the same order on every rank. Abort()
+// may be called from any thread at any time; everything else only from that one thread.
 #pragma once
 
 #include <cstdint>
@@ -45,14 +45,14 @@ struct Range {
   int64_t end = 0;
   auto operator<=>(const Range&) const = default;
 };
-// For each rank the ranges it is responsible for. Ranges of different ranks do not overlap; elements
-// in no range (padding) are neither read nor written.
+// For each rank the ranges it is responsible for. Ranges of different ranks do not overlap;
+// elements in no range (padding) are neither read nor written.
 using Layout = std::vector<std::vector<Range>>;
 
 enum class ReduceOp : uint8_t {
   kSum,  // floats: added in rank order 0, 1, … at one place; integers: with wrap-around
   kMax,
-  kOr,   // bitwise; integers only
+  kOr,  // bitwise; integers only
 };
 
 // One piece of a small all-reduce; reduced in place.
@@ -61,15 +61,16 @@ struct ReducePart {
   ReduceOp op = ReduceOp::kSum;
 };
 
-// Bytes handed to or taken from the wire (or shared memory) by this rank since creation, payload only.
+// Bytes handed to or taken from the wire (or shared memory) by this rank since creation, payload
+// only.
 struct Traffic {
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
 };
 
 // Every call blocks until it is complete on this rank. Errors, after each of which the communicator
-// is dead: Aborted (Abort was called here), Unavailable (a peer's connection broke; the message names
-// generation and rank, `suspects()` lists the ranks), DeadlineExceeded (as last resort),
+// is dead: Aborted (Abort was called here), Unavailable (a peer's connection broke; the message
+// names generation and rank, `suspects()` lists the ranks), DeadlineExceeded (as last resort),
 // InvalidArgument (arguments wrong on this rank: a bug), DataLoss (a peer sent what contradicts the
 // call). Buffers that were to be written hold garbage after an error; inputs are never changed.
 class Communicator {

@@ -18,12 +18,12 @@ class Group {
   // generation was already closed by Close it is aborted at once.
   void Install(std::unique_ptr<Communicator> communicator);
 
-  // The communicator of `generation`, kept alive by the returned pointer. FailedPrecondition when it
-  // is not the current one or is closed.
+  // The communicator of `generation`, kept alive by the returned pointer. FailedPrecondition when
+  // it is not the current one or is closed.
   absl::StatusOr<std::shared_ptr<Communicator>> Get(Generation generation) const;
 
-  // Closes `generation` and all older ones for good: their communicator is aborted, now or when it is
-  // installed. Never blocks.
+  // Closes `generation` and all older ones for good: their communicator is aborted, now or when it
+  // is installed. Never blocks.
   void Close(Generation generation, const std::string& reason);
 
  private:

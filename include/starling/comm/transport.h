@@ -61,11 +61,12 @@ struct SocketTransportOptions {
   std::string advertise_host;           // what peers connect to; empty = bind_host
   std::string host_id;                  // this machine; peers with an equal one share memory
   bool shared_memory = true;
-  int64_t slot_bytes = 1 << 20;         // size of one shared-memory or socket chunk; tests shrink it
+  int64_t slot_bytes = 1 << 20;  // size of one shared-memory or socket chunk; tests shrink it
 };
 
 // TCP between hosts, shared memory within one.
-absl::StatusOr<std::unique_ptr<Transport>> MakeSocketTransport(const SocketTransportOptions& options);
+absl::StatusOr<std::unique_ptr<Transport>> MakeSocketTransport(
+    const SocketTransportOptions& options);
 
 // Ranks as threads of one process, for tests: all transports made from one hub reach each other.
 class ThreadHub;
