@@ -123,9 +123,11 @@ void CoordinatorCore::WriteSettled(Step up_to, bool wait_for_digest) {
     const LedgerLine& line = lines_.begin()->second;
     const int64_t step = line.version.step.value();
     // A line waits for its digest, which comes with the next vote; the last step has no next vote.
+    // It waits only while all members know it: those who join have a version, not its line.
     const bool digest_due = options_.digest_every > 0 && step % options_.digest_every == 0 &&
                             !line.digest && step == position_.step.value() &&
-                            step < options_.total_steps && !stopping_view_;
+                            line.generation == view_->generation && step < options_.total_steps &&
+                            !stopping_view_;
     if (digest_due && wait_for_digest && !ending_) return;
     if (line.version > settled_) {
       if (line.version.step != settled_.step.Next()) return;  // a line is still on its way

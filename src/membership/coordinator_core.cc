@@ -727,8 +727,9 @@ std::vector<Incarnation> CoordinatorCore::Newcomers() const {
   std::vector<Incarnation> found;
   for (const auto& [registration, session] : sessions_) {
     const Incarnation incarnation = session.member.incarnation;
-    if (IsMember(incarnation) || fenced_.contains(incarnation) || session.held_until > now_)
-      continue;
+    // Holding off protects a run that goes on without it; one that waits for workers takes anybody.
+    const bool held = session.held_until > now_ && phase_ != Phase::kGathering;
+    if (IsMember(incarnation) || fenced_.contains(incarnation) || held) continue;
     if (reported_view_ && reported_view_->RankOf(incarnation)) continue;
     found.push_back(incarnation);
   }

@@ -711,6 +711,8 @@ void World::Do(const membership::CoordinatorOutput& output) {
     if (SimStream* stream = StreamOf(close->registration)) CloseEnd(*stream, true);
   } else if (const auto* ledger = std::get_if<membership::WriteLedger>(&output)) {
     ledger_.push_back(ledger->line);
+    Trace(absl::StrCat("ledger ", ToString(ledger->line.version), " of generation ",
+                       ledger->line.generation.value()));
     Tell([&](Checker& c) { c.OnLedger(ledger->line); });
   } else if (const auto* event = std::get_if<membership::Event>(&output)) {
     Trace(absl::StrCat("event ", event->event, " ", event->worker, " ", event->reason));
