@@ -52,6 +52,15 @@ absl::StatusOr<std::shared_ptr<const data::Corpus>> OpenCorpus(
   return corpus;
 }
 
+// Data that the options make useless is a matter of the config, not of this program's arguments.
+template <typename T>
+absl::StatusOr<T> UsableAs(const std::string& key, absl::StatusOr<T> source) {
+  if (source.ok()) return source;
+  absl::Status status = Annotate(source.status(), key);
+  if (absl::IsInvalidArgument(status)) return WithExitCode(std::move(status), ExitCode::kConfig);
+  return status;
+}
+
 absl::StatusOr<Sources> OpenSources(const config::Config& config) {
   absl::StatusOr<data::Tokenizer> tokenizer = data::Tokenizer::Load(config.data.tokenizer);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), "data.tokenizer");
@@ -60,14 +69,17 @@ absl::StatusOr<Sources> OpenSources(const config::Config& config) {
   sources.data_hash = corpus->DataHash();
   data::MicroBatchOptions batches = TrainingBatchesOf(config);
   AddTokenizer(*tokenizer, &batches);
-  STARLING_ASSIGN_OR_RETURN(sources.training, data::MakeTrainingSource(corpus, std::move(batches)));
+  STARLING_ASSIGN_OR_RETURN(
+      sources.training,
+      UsableAs("data.train", data::MakeTrainingSource(corpus, std::move(batches))));
   if (config.data.validation.empty()) return sources;
   STARLING_ASSIGN_OR_RETURN(const auto validation,
                             OpenCorpus("data.validation", {config.data.validation}));
   data::MicroBatchOptions evaluation = EvaluationBatchesOf(config);
   AddTokenizer(*tokenizer, &evaluation);
   STARLING_ASSIGN_OR_RETURN(sources.evaluation,
-                            data::EvaluationSource::Create(validation, std::move(evaluation)));
+                            UsableAs("data.validation", data::EvaluationSource::Create(
+                                                            validation, std::move(evaluation))));
   return sources;
 }
 

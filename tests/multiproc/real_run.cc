@@ -88,10 +88,10 @@ const SmallData& TheSmallData() {
   static const SmallData data = [] {
     SmallData d{dir / "tokenizer.json", dir / "text.tokens", dir / "text.validation.tokens"};
     std::ofstream(dir / "text.txt") << SmallText();
-    MustRun({"tokenizer", "train", "--input", dir / "text.txt", "--vocab-size", "80", "--output",
+    MustRun({"tokenizer", "train", "--input", dir / "text.txt", "--vocab-size", "50", "--output",
              d.tokenizer});
     MustRun({"prepare", "--tokenizer", d.tokenizer, "--input", dir / "text.txt", "--output",
-             d.tokens, "--validation-fraction", "0.05"});
+             d.tokens, "--validation-fraction", "0.2"});
     return d;
   }();
   return data;
@@ -115,13 +115,13 @@ RealRun::RealRun(int steps, const std::string& training, const std::string& more
 
 RealRun::~RealRun() { KillEverything(); }
 
-void RealRun::Start(int workers, std::vector<std::string> more) {
+void RealRun::Start(int workers, std::vector<std::string> more, int pace_ms) {
   REQUIRE(pid_ == 0);
   std::vector<std::string> words = {STARLING_BINARY, "run",       "--config",
                                     config(),        "--workers", absl::StrCat(workers)};
   words.insert(words.end(), more.begin(), more.end());
   ++starts_;
-  pid_ = StartProgram(words, {"STARLING_FAULT=pace@ms=10"}, dir_ / "out",
+  pid_ = StartProgram(words, {absl::StrCat("STARLING_FAULT=pace@ms=", pace_ms)}, dir_ / "out",
                       dir_ / absl::StrCat("err", starts_));
 }
 
@@ -129,9 +129,10 @@ int RealRun::WaitForExit() {
   REQUIRE(pid_ != 0);
   int status = 0;
   const bool ended = Await([&] { return waitpid(pid_, &status, WNOHANG) == pid_; });
-  INFO(said());
+  UNSCOPED_INFO(said());
   REQUIRE(ended);
   pid_ = 0;
+  UNSCOPED_INFO(said());  // of the caller's check of the code
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -192,10 +193,15 @@ Json RealRun::WaitForMembers(size_t members) {
   return last;
 }
 
-void RealRun::KillRank(int rank) {
-  for (const Json& worker : Status()["workers"]) {
-    if (worker["rank"] == rank) kill(worker["pid"].get<pid_t>(), SIGKILL);
+void RealRun::KillRanks(const std::set<int>& ranks) {
+  const Json status = Status();
+  size_t killed = 0;
+  for (const Json& worker : status["workers"]) {
+    if (!worker["rank"].is_number() || !ranks.contains(worker["rank"])) continue;
+    kill(worker["pid"].get<pid_t>(), SIGKILL);
+    ++killed;
   }
+  REQUIRE(killed == ranks.size());
 }
 
 std::vector<Json> RealRun::Lines(const std::string& file) const {

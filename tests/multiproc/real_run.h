@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,8 @@ class RealRun {
   const std::string& folder() const { return run_; }
   std::string config() const { return dir_ / "c.yaml"; }
 
-  // Starts `starling run`. Micro-batches take at least 10 ms, so that there is time to disturb.
-  void Start(int workers, std::vector<std::string> more = {});
+  // Starts `starling run`. Micro-batches take at least `pace_ms`, so that there is time to disturb.
+  void Start(int workers, std::vector<std::string> more = {}, int pace_ms = 30);
   // Exit code of the program; fails the test when it does not end in time.
   int WaitForExit();
   void Signal(int signal);  // to the program
@@ -47,8 +48,8 @@ class RealRun {
   // Waits until so many members are active; returns the status.
   nlohmann::json WaitForMembers(size_t members);
   nlohmann::json Status();
-  // SIGKILL to the worker with this rank.
-  void KillRank(int rank);
+  // SIGKILL to the workers with these ranks, at once.
+  void KillRanks(const std::set<int>& ranks);
   // `starling VERB …` on this run.
   ProgramResult Ask(std::vector<std::string> words);
 

@@ -32,27 +32,26 @@ void CheckSameCurve(const std::map<int64_t, double>& a, const std::map<int64_t, 
 
 TEST_CASE("run: kills and joins leave the curve and the books as they would have been",
           "[multiproc]") {
-  constexpr int kSteps = 60;
+  constexpr int kSteps = 100;
   RealRun calm(kSteps);
-  calm.Start(3);
+  calm.Start(3, {}, 0);
   CHECK(calm.WaitForExit() == 0);
   calm.CheckLedger(kSteps);
-  CHECK(absl::StrContains(calm.said(), "done; step 60 of 60"));
+  CHECK(absl::StrContains(calm.said(), "done; step 100 of 100"));
   CHECK(calm.CountEvents("lost") == 0);
 
   RealRun run(kSteps);
   run.Start(3, {"--restart-delay", "never"});
   run.WaitForStep(4);
-  run.KillRank(2);
+  run.KillRanks({2});
   run.WaitForMembers(2);
   CHECK(run.Ask({"resize", "3"}).exit_code == 0);
   run.WaitForMembers(3);
-  run.KillRank(0);
+  run.KillRanks({0});
   run.WaitForMembers(2);
   CHECK(run.Ask({"resize", "3"}).exit_code == 0);
   run.WaitForMembers(3);
-  run.KillRank(0);  // two at once: one is left
-  run.KillRank(2);
+  run.KillRanks({0, 2});  // one is left
   run.WaitForMembers(1);
   CHECK(run.Ask({"resize", "3"}).exit_code == 0);
   run.WaitForMembers(3);
@@ -73,7 +72,7 @@ TEST_CASE("run: a dead worker is started again, a drained one is not", "[multipr
   RealRun run(100000);
   run.Start(3, {"--restart-delay", "50ms"});
   run.WaitForStep(2);
-  run.KillRank(1);
+  run.KillRanks({1});
   run.WaitForStep(run.LastStep() + 2);
   CHECK(absl::StrContains(run.said(), "killed by signal 9 (SIGKILL)"));
   CHECK(absl::StrContains(run.said(), "starts again in 50ms"));
@@ -113,7 +112,7 @@ TEST_CASE("run: stopped in order it goes on from the checkpoint it made", "[mult
   const int64_t stopped_at = run.LastStep();
   CHECK(absl::StrContains(run.said(), "checkpoints/step-" + std::to_string(stopped_at) + ".t"));
 
-  run.Start(3);
+  run.Start(3, {}, 0);
   CHECK(run.WaitForExit() == 0);
   run.CheckLedger(30);
   // Nothing was computed twice.
@@ -125,7 +124,7 @@ TEST_CASE("run: when everything was killed it goes on from the last checkpoint",
   run.Start(3);
   run.WaitForStep(10);
   run.KillEverything();
-  run.Start(2);
+  run.Start(2, {}, 0);
   CHECK(run.WaitForExit() == 0);
   run.CheckLedger(30);
   CHECK(run.CountEvents("restore") == 1);
