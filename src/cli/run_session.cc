@@ -110,7 +110,8 @@ absl::Status RunSession::Start() {
                                            options_.resolved_config));
   STARLING_RETURN_IF_ERROR(RealFs().MakeDirectories(options_.workers.log_folder));
   const auto status = driver_->GetStatus(absl::Seconds(5));
-  if (!status.ok() || status->status.phase == "ended") return absl::OkStatus();  // Ended is said
+  TakeSaid();
+  if (!status.ok() || over_) return absl::OkStatus();  // there is nothing left to do
   progress_.Print(absl::StrCat("run folder ", folder, ", coordinator ", driver_->endpoint(),
                                driver_->http_address().empty() ? "" : ", status page http://",
                                driver_->http_address()));

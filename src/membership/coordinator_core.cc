@@ -130,6 +130,7 @@ void CoordinatorCore::Begin() {
   if (restored_.done && restored_.done->step.value() >= options_.total_steps) {
     // Members that were not told before the last life of this process ended still wait for it.
     linger_until_ = now_ + options_.detection;
+    Note("ended", "", "training was already complete");
     EndRun(0, 0, "training was already complete");
   }
 }

@@ -59,7 +59,7 @@ class RealRun {
   std::string said() const;  // standard error of the last Start
 
   // The surviving history: every step from 1 to `steps` once, each with every micro-batch once, a
-  // digest on each step but the last, samples without gap, and no copy of the state that differed.
+  // digest on each step but a view's last, samples without gap, and no copy that differed.
   void CheckLedger(int64_t steps) const;
   std::map<int64_t, double> Losses() const;  // by step, of the surviving history
 

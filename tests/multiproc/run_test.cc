@@ -182,7 +182,7 @@ TEST_CASE("starling-worker: what is wrong is said before anything starts", "[mul
   const ProgramResult result =
       worker({"--name", "w", "-c", run.config(), "--set", "data.train=[" + bad + "]"}, {});
   CHECK(result.exit_code == 65);
-  CHECK(absl::StrContains(result.err, "data.train: " + bad));
+  CHECK(absl::StrContains(result.err, "data.train: token file " + bad));
 }
 
 }  // namespace starling
