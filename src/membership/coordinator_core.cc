@@ -56,6 +56,7 @@ CoordinatorCore::CoordinatorCore(Options options, RestoredState restored, absl::
       phase_since_(now),
       next_generation_(restored_.generations_up_to.Next()),
       started_at_(now) {
+  fenced_ = restored_.fenced;
   for (const auto& [timeline, fork] : restored_.forks) {
     highest_timeline_ = std::max(highest_timeline_, timeline);
   }

@@ -248,6 +248,11 @@ struct Folder {
     state.generations_up_to = std::max(state.generations_up_to, record.up_to);
   }
   void operator()(const FormRecord& record) const {
+    if (state.form) {
+      for (const Member& member : state.form->view.members) {
+        if (!record.view.RankOf(member.incarnation)) state.fenced.insert(member.incarnation);
+      }
+    }
     state.form = record;
     state.generations_up_to = std::max(state.generations_up_to, record.view.generation);
     if (record.forked_from) state.forks[record.position.timeline] = *record.forked_from;

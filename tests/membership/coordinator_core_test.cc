@@ -265,6 +265,27 @@ TEST_CASE("join: a name that keeps dying is held off", "[membership]") {
   CHECK(c.core->phase() == Phase::kSurveying);  // its time is over: it joins
 }
 
+TEST_CASE("join: a run that waits for workers takes a held-off one too", "[membership]") {
+  Cluster c(SmallOptions(2));
+  c.Begin({1, 2});
+  for (uint64_t life = 1; life <= 3; ++life) {
+    const uint64_t id = (life - 1) * 100 + 2, next = life * 100 + 2;
+    c.In(ProcessDied{"host", static_cast<int64_t>(id), "killed"});
+    c.Answer(1, c.Complete(0));
+    c.ReadyAll();
+    c.Join(next);
+    if (life == 3) break;
+    c.Answer(1, c.Complete(0));
+    c.ReadyAll();
+  }
+  REQUIRE(c.Told("held_off"));
+  REQUIRE(c.Members() == Ids{1});
+  c.In(ProcessDied{"host", 1, "killed"});  // nobody is left: no reason to hold off the other
+  c.Advance(absl::Seconds(0));
+  c.Advance(SmallOptions(2).gather_after);
+  CHECK(c.Members() == Ids{302});
+}
+
 TEST_CASE("silence: a member that says nothing for `detection` is lost", "[membership]") {
   Cluster c(SmallOptions(2));
   c.Begin({1, 2});

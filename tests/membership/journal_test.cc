@@ -83,6 +83,7 @@ TEST_CASE("journal: all records come back", "[membership]") {
   CHECK(state.generations_up_to == Generation(16));
   CHECK(state.form == SomeForm());
   CHECK(state.forks == std::map<Timeline, Version>{{Timeline(3), {Timeline(2), Step(42)}}});
+  CHECK(state.fenced.empty());
   REQUIRE(state.checkpoints.size() == 1);
   CHECK(state.checkpoints[0].folder == "step-42.t2");
   CHECK(state.bad_checkpoints == std::set<std::string>{"step-40.t2"});
@@ -101,6 +102,15 @@ TEST_CASE("journal: every record alone is read as it was written", "[membership]
     CHECK(content->state.checkpoints == folded.checkpoints);
     CHECK(content->state.run == folded.run);
   }
+}
+
+TEST_CASE("journal: members that a later view omits are fenced", "[membership]") {
+  FormRecord later = SomeForm();
+  later.view.generation = Generation(8);
+  later.view.members.erase(later.view.members.begin());
+  const auto content = DecodeJournal(EncodeRecord(SomeForm()) + EncodeRecord(later));
+  REQUIRE(content.ok());
+  CHECK(content->state.fenced == std::set<Incarnation>{Incarnation(11)});
 }
 
 TEST_CASE("journal: an empty one is no journal", "[membership]") {

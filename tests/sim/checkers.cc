@@ -184,7 +184,7 @@ class SameBits : public Checker {
   }
   void OnApplied(const AppliedFact& fact) override {
     if (fact.result.outcome == Outcome::kRepeat) return;
-    const auto key = std::pair(fact.result.After().version(), fact.result.generation);
+    const auto key = std::pair(fact.result.After().version(), fact.result.tokens);
     const auto [it, added] = applied_.emplace(key, fact.chain_after);
     if (!added && it->second != fact.chain_after) {
       Fail(absl::StrCat("I8: ", ToHex(fact.worker), " has other bits after the vote of generation ",
@@ -198,6 +198,10 @@ class SameBits : public Checker {
     }
     Look(fact.worker, fact.position.version(), fact.chain);
   }
+  void OnJournalLost() override {
+    bits_.clear();
+    applied_.clear();
+  }
 
  private:
   void Look(Incarnation worker, const Version& version, uint64_t chain) {
@@ -207,8 +211,9 @@ class SameBits : public Checker {
                         " than another worker: ", chain, " and ", it->second));
     }
   }
+  // Without a journal timelines and generations may be numbered anew.
   std::map<Version, uint64_t> bits_;
-  std::map<std::pair<Version, Generation>, uint64_t> applied_;
+  std::map<std::pair<Version, int64_t>, uint64_t> applied_;
 };
 
 // I9: within a timeline the decided step never falls; a new timeline begins only by a journalled

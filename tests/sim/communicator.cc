@@ -46,7 +46,7 @@ void Communicator::Arrive(SimWorker& worker, const Command& command) {
   }
   int turn = 0;
   if (const auto* connect = std::get_if<membership::Connect>(&command)) {
-    views_[g] = connect->view;
+    views_[{g, self}] = connect->view;
     if (connect->view->RankOf(self) != connect->rank) {
       world_->Fail(absl::StrCat("I4: ", worker.member.name, " is not rank ", connect->rank.value(),
                                 " of generation ", g.value()));
@@ -55,9 +55,16 @@ void Communicator::Arrive(SimWorker& worker, const Command& command) {
   } else if (!std::holds_alternative<membership::CopyState>(command)) {
     turn = ++turns_[{g, self}];
   }
-  Meeting& meeting = meetings_[{g, command.index(), turn}];
+  const auto view = views_.find({g, self});
+  if (view == views_.end()) {
+    world_->Fail(
+        absl::StrCat("I4: ", worker.member.name, " has not connected generation ", g.value()));
+    return;
+  }
+  Meeting& meeting =
+      meetings_[{g, command.index(), turn, view->second->members.front().incarnation}];
   if (!meeting.view) {
-    meeting.view = views_.at(g);
+    meeting.view = view->second;
     for (const membership::Member& member : meeting.view->members) {
       meeting.expected.insert(member.incarnation);
     }
@@ -189,6 +196,7 @@ void Communicator::MeetVote(Meeting& meeting) {
   result.generation = meeting.view->generation;
   result.at = command.position;
   result.update = command.update;
+  result.tokens = ++votes_;  // tells votes apart
   DecidedFact fact;
   fact.view = meeting.view;
   for (const membership::Member& member : meeting.view->members) {

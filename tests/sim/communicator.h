@@ -36,7 +36,9 @@ class Communicator {
     std::map<Incarnation, Guest> guests;
     bool met = false;
   };
-  using Key = std::tuple<Generation, size_t, int>;
+  // The secret of a generation tells apart what a lost journal numbers alike: its first member
+  // does.
+  using Key = std::tuple<Generation, size_t, int, Incarnation>;
 
   void Meet(Meeting& meeting);
   void MeetConnect(Meeting& meeting);
@@ -52,7 +54,8 @@ class Communicator {
   World* world_;
   std::map<Key, Meeting> meetings_;
   std::map<std::pair<Generation, Incarnation>, int> turns_;  // reduces and votes so far
-  std::map<Generation, std::shared_ptr<const membership::View>> views_;
+  std::map<std::pair<Generation, Incarnation>, std::shared_ptr<const membership::View>> views_;
+  int64_t votes_ = 0;
   std::map<Incarnation, Generation> closed_;
   std::set<Incarnation> dead_;
 };

@@ -84,6 +84,7 @@ struct RestoredState {
   std::set<std::string> bad_checkpoints;
   std::optional<int> target_workers;
   std::set<Incarnation> draining;
+  std::set<Incarnation> fenced;  // members that a later view omits: they never return (I6)
   std::optional<Version> done;
   std::optional<Version> ledger_last;  // filled in by the driver from ledger.jsonl
   bool journal_found = false;          // false: gone, or a new run
