@@ -102,6 +102,14 @@ void CoordinatorCore::Reported(MemberTrack& track, const Position& position) {
   ++report_counts_[position.step];
 }
 
+// Without a ledger to continue it begins with the oldest line that is known.
+void CoordinatorCore::AdoptBooks() {
+  if (!books_adopted_) return;
+  const Step first = lines_.empty() ? position_.step.Next() : lines_.begin()->first.step;
+  settled_ = {timeline_, Step(first.value() - 1)};
+  books_adopted_ = false;
+}
+
 // Writes the lines of all settled steps, in order: those that every member of the view reported, or
 // that the decision of an active view includes.
 void CoordinatorCore::Settle() {

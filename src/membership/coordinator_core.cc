@@ -84,6 +84,9 @@ CoordinatorCore::CoordinatorCore(Options options, RestoredState restored, absl::
     }
     report_counts_[position_.step] = static_cast<int>(tracks_.size());
     if (form.result) witnessed_.push_back(*form.result);  // decided: nobody may be left behind it
+    // The journal that told how this timeline began was lost, and its ledger does not reach it.
+    books_adopted_ = timeline_.value() > 1 && settled_.timeline != timeline_ &&
+                     !restored_.forks.contains(timeline_);
     SetPhase(Phase::kReconnecting, "waits for the members of the journalled view");
   } else {
     SetPhase(Phase::kGathering, "waits for workers");
@@ -631,6 +634,7 @@ void CoordinatorCore::CheckReconnecting() {
   }
   if (all_active) {
     SetPhase(Phase::kRunning, "all members came back");
+    AdoptBooks();
     if (restored_.form->purpose == Purpose::kStop) {  // it goes on stopping
       stopping_view_ = true;
       BeginStop("the stop that was under way goes on");
@@ -1003,11 +1007,7 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
   if (old_view) FailAttemptsOfLost(*old_view);
   failed_attempts_.clear();
 
-  if (books_adopted_) {  // no ledger to continue: it begins with the oldest line that is known
-    const Step first = lines_.empty() ? form.position.step : lines_.begin()->first.step;
-    settled_ = {timeline_, lines_.empty() ? first : Step(first.value() - 1)};
-    books_adopted_ = false;
-  }
+  AdoptBooks();
   if (form.position.timeline != timeline_) {  // a new history: what was not settled is run again
     // All members of a view took part in its checkpoint: what led to it is settled.
     const bool ancestor = form.restore && form.restore->version.timeline == timeline_;

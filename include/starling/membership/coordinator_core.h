@@ -277,6 +277,7 @@ class CoordinatorCore {
   void NoteDigest(const VoteResult& result);
   void NoteDigests(const VoteResult& result);
   void Reported(MemberTrack& track, const Position& position);
+  void AdoptBooks();
   void Settle();
   void WriteSettled(Step up_to, bool wait_for_digest);
   Step AllReported() const;
