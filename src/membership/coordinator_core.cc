@@ -83,6 +83,7 @@ CoordinatorCore::CoordinatorCore(Options options, RestoredState restored, absl::
       troubled_.insert(member.incarnation);
     }
     report_counts_[position_.step] = static_cast<int>(tracks_.size());
+    latest_evaluation_ = form.latest_evaluation;
     if (form.result) witnessed_.push_back(*form.result);  // decided: nobody may be left behind it
     // The journal that told how this timeline began was lost, and its ledger does not reach it.
     books_adopted_ = timeline_.value() > 1 && settled_.timeline != timeline_ &&
@@ -290,6 +291,11 @@ void CoordinatorCore::OnRegister(Registration registration, const Register& m) {
 void CoordinatorCore::OnNewerView(const Register& m) {
   if (!reported_view_ || reported_view_->generation < m.view->generation) reported_view_ = m.view;
   reported_position_ = std::max(reported_position_, m.state.position);
+  for (const std::optional<VoteResult>& result : {m.state.last_result, m.state.pending_result}) {
+    const auto known = [&](const VoteResult& r) { return r.at == result->at; };
+    if (result && std::none_of(reported_results_.begin(), reported_results_.end(), known))
+      reported_results_.push_back(*result);
+  }
   next_generation_ = std::max(next_generation_, m.view->generation.Next());
   if (phase_ != Phase::kGathering) {
     SetPhase(Phase::kGathering, "the journal is older than the workers' view");
@@ -544,6 +550,8 @@ void CoordinatorCore::On(Session& session, const DrainNotice& m) {
   if (IsMember(session.member.incarnation)) {
     MarkDraining(session.member.incarnation,
                  absl::StrCat(m.reason, ", leaves within ", m.deadline_ms, " ms"));
+  } else if (session.had_view) {
+    session.drains = true;  // a member of a view that is not adopted yet: it may hold the state
   } else {
     Send(session.member.incarnation, Release{kDrained, "drained before it was a member"});
   }
@@ -826,6 +834,14 @@ void CoordinatorCore::AdoptReportedView() {
     }
     tracks_[member.incarnation] = track;
   }
+  // What they said when they registered counts, also when they are gone by now.
+  std::sort(reported_results_.begin(), reported_results_.end(),
+            [](const VoteResult& a, const VoteResult& b) { return a.at < b.at; });
+  for (const VoteResult& result : reported_results_) Witness(result);
+  reported_results_.clear();
+  record.position = position_;
+  if (!witnessed_.empty() && witnessed_.back().After() == position_)
+    record.result = witnessed_.back();
   // Members of older views were dropped by the one that is adopted.
   for (const auto& [registration, session] : sessions_) {
     if (!session.had_view || IsMember(session.member.incarnation)) continue;
@@ -834,6 +850,11 @@ void CoordinatorCore::AdoptReportedView() {
   }
   Note("adopted", "", record.reason);
   PersistRecord(std::move(record));
+  for (const Member& member : view_->members) {
+    const Session* session = SessionOf(member.incarnation);
+    if (session != nullptr && session->drains)
+      MarkDraining(member.incarnation, "it asked to leave");
+  }
   StartSurvey("the view was adopted from its members");
 }
 
@@ -999,6 +1020,7 @@ void CoordinatorCore::FillWork(const Decision& decision, const View& view, Form*
 void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
   formed_here_ = true;
   record.view = *form.view;
+  record.latest_evaluation = form.latest_evaluation;
   record.claims = form.claims;
   record.assignment = form.assignment;
   const std::shared_ptr<const View> old_view = view_;

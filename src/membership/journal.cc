@@ -147,6 +147,8 @@ struct Encoder {
     w.Text(record.reason);
     w.U8(record.result.has_value());
     if (record.result) Put(w, *record.result);
+    w.U8(record.latest_evaluation.has_value());
+    if (record.latest_evaluation) Put(w, *record.latest_evaluation);
   }
   void operator()(const CheckpointRecord& record) const {
     w.Text(record.folder);
@@ -176,6 +178,7 @@ FormRecord GetForm(ByteReader& r) {
   record.assignment = GetSets(r);
   record.reason = r.Text();
   if (r.U8() != 0) record.result = GetVoteResult(r);
+  if (r.U8() != 0) record.latest_evaluation = GetVersion(r);
   return record;
 }
 

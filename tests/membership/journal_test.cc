@@ -47,6 +47,7 @@ FormRecord SomeForm() {
   form.assignment = {{}, plan::IntervalSet::Of({{3, 5}})};
   form.reason = "w2 died";
   form.result = SomeResult();
+  form.latest_evaluation = Version{Timeline(2), Step(40)};
   return form;
 }
 

@@ -183,6 +183,7 @@ class CoordinatorCore {
     absl::Time progress_at;  // effective time: its counter moved, or it waited for others
     absl::Time moved_at;     // effective time: its counter moved
     bool had_view = false;   // it was a member before this connection
+    bool drains = false;     // it asked to leave before its view was adopted
     int64_t progress = -1;
     double speed = 0;                              // micro-batches per second
     absl::Time held_until = absl::InfinitePast();  // flapping: not a member before
@@ -321,6 +322,7 @@ class CoordinatorCore {
   std::optional<Form> form_;                   // of view_, to send again; cleared by Activate
   std::shared_ptr<const View> reported_view_;  // newest one that workers say and the journal lacks
   Position reported_position_;                 // highest that such workers say
+  std::vector<VoteResult> reported_results_;   // that they know
   bool books_adopted_ = false;                 // the adopted timeline has no ledger here
   Generation next_generation_;
   absl::Time started_at_;

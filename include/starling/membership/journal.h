@@ -46,6 +46,7 @@ struct FormRecord {
   std::string reason;
   // The vote that led to `position`: its only witness may be gone after a restart.
   std::optional<VoteResult> result;
+  std::optional<Version> latest_evaluation;  // as the members were told: need not be done again
   bool operator==(const FormRecord&) const = default;
 };
 struct CheckpointRecord {  // a manifest is durable, or was found unreadable
