@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/config_arguments.h"
-#include "cli/run_setup.h"
+#include "cli/driver_setup.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "starling/base/exit_codes.h"
@@ -34,14 +34,8 @@ coordinator::DriverOptions OptionsOf(const config::Config& config,
                                      const CoordinatorArguments& arguments) {
   const int workers =
       arguments.workers > 0 ? arguments.workers : static_cast<int>(config.elastic.min_workers);
-  coordinator::DriverOptions options;
-  options.membership = ProtocolOptions(config, workers, arguments.accept_config_change);
-  options.run_folder = config.run.directory;
-  options.bind = config.coordinator.bind;
-  options.http = config.coordinator.http;
-  options.global_batch = config.training.global_batch;
-  options.seed = config.run.seed;
-  options.keep_checkpoints = static_cast<int>(config.checkpoint.keep);
+  coordinator::DriverOptions options =
+      DriverOptionsOf(config, workers, arguments.accept_config_change);
   options.adopt = arguments.adopt;
   return options;
 }

@@ -26,7 +26,7 @@ namespace starling::cli {
 namespace {
 
 // A life that was a member for so long is a success: the next failure is a first one again.
-constexpr absl::Duration kGoodLife = absl::Seconds(10);
+constexpr absl::Duration kGoodLife = absl::Seconds(2);
 constexpr int kHopelessAfter = 3;
 
 // Trying again does not mend what these mean.

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config_arguments.h"
+#include "cli/driver_setup.h"
 #include "cli/run_finder.h"
 #include "cli/run_session.h"
 #include "cli/run_setup.h"
@@ -47,19 +48,6 @@ int CheckWorkers(int workers, const config::Elastic& elastic) {
   return Fail(ExitCode::kUsage,
               absl::StrCat("--workers ", workers, " is outside elastic.min_workers ",
                            elastic.min_workers, " … elastic.max_workers ", elastic.max_workers));
-}
-
-coordinator::DriverOptions DriverOptionsOf(const config::Config& config,
-                                           const RunVerbArguments& arguments) {
-  coordinator::DriverOptions options;
-  options.membership = ProtocolOptions(config, arguments.workers, arguments.accept_config_change);
-  options.run_folder = config.run.directory;
-  options.bind = config.coordinator.bind;
-  options.http = config.coordinator.http;
-  options.global_batch = config.training.global_batch;
-  options.seed = config.run.seed;
-  options.keep_checkpoints = static_cast<int>(config.checkpoint.keep);
-  return options;
 }
 
 absl::Status OpenCoordinatorLog(const std::string& run_folder) {
@@ -101,7 +89,7 @@ int RunVerb(const RunVerbArguments& arguments) {
   workers.environment = ChildEnvironment(config);
   workers.log_folder = JoinPath(config.run.directory, kWorkersFolder);
   RunSessionOptions options;
-  options.driver = DriverOptionsOf(config, arguments);
+  options.driver = DriverOptionsOf(config, arguments.workers, arguments.accept_config_change);
   options.workers = std::move(workers);
   options.target_workers = arguments.workers;
   options.total_steps = config.training.steps;
