@@ -178,6 +178,7 @@ void CoordinatorCore::On(Session& session, const PartWritten& m) {
 }
 
 void CoordinatorCore::TryManifests() {
+  if (books_adopted_) return;  // what is settled shows at the next view
   for (auto& [version, attempt] : attempts_) {
     const bool complete =
         static_cast<int>(attempt.parts.size()) == attempt.members && !attempt.writing;
