@@ -112,9 +112,18 @@ ConfigOutcome LoadForVerb(const ConfigArguments& arguments) {
 }
 
 int CheckTokenFiles(const config::Config& config) {
+  int exit_code = 0;
+  const auto missing = [&](const char* key, const char* what) {
+    exit_code = Fail(ExitCode::kConfig, absl::StrCat(key, ": names no ", what));
+  };
+  if (config.data.tokenizer.empty()) {
+    missing("data.tokenizer", "tokenizer; `starling tokenizer train` makes one");
+  }
+  if (config.data.train.empty()) {
+    missing("data.train", "token file; `starling prepare` makes them");
+  }
   absl::StatusOr<data::Tokenizer> tokenizer = data::Tokenizer::Load(config.data.tokenizer);
   const data::Tokenizer* known = tokenizer.ok() ? &*tokenizer : nullptr;
-  int exit_code = 0;
   const auto check = [&](const char* key, const std::string& path) {
     const int code = CheckTokenFile(key, path, known);
     if (exit_code == 0) exit_code = code;

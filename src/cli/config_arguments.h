@@ -34,9 +34,10 @@ struct ConfigOutcome {
 // far as it is known.
 ConfigOutcome LoadForVerb(const ConfigArguments& arguments);
 
-// Checks that token files exist, are whole and were made by the config's tokenizer. Each problem is
-// a line on standard error; returns the first one's exit code (66, 65, 78, …) or 0. Reads the files
-// completely: about a second a gigabyte.
+// Checks that the config names a tokenizer and token files (78), and that these exist, are whole
+// and were made by the config's tokenizer. Each problem is a line on standard error; returns the
+// first one's exit code (66, 65, 78, …) or 0. Reads the files completely: about a second a
+// gigabyte.
 int CheckTokenFiles(const config::Config& config);
 
 }  // namespace starling::cli

@@ -1,7 +1,9 @@
 // starling drain, resize and checkpoint: what a person asks of a running coordinator.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,25 @@ namespace {
 
 using membership::UserRequest;
 
+// All names are checked before the first worker is asked to go: a command with a wrong name in it
+// does nothing.
+int CheckWorkers(const rpc::RequestClient& client, absl::Duration timeout,
+                 const std::vector<UserRequest>& requests) {
+  const absl::StatusOr<rpc::StatusReport> report = client.Status(timeout);
+  if (!report.ok()) return Fail(report.status());
+  const std::vector<membership::WorkerStatus>& workers = report->status.workers;
+  int exit_code = 0;
+  for (const UserRequest& request : requests) {
+    const bool known = std::any_of(workers.begin(), workers.end(), [&](const auto& worker) {
+      return worker.member.name == request.worker;
+    });
+    if (known) continue;
+    exit_code = Fail(ExitCode::kUsage, absl::StrCat("no worker is named '", request.worker,
+                                                    "'; `starling status` lists them"));
+  }
+  return exit_code;
+}
+
 // Asks and prints the answer. A refusal is 64: the request was outside the limits.
 int Ask(const RunArguments& arguments, const std::vector<UserRequest>& requests) {
   const absl::StatusOr<absl::Duration> timeout = ParseTimeout("--timeout", arguments.timeout);
@@ -24,6 +45,10 @@ int Ask(const RunArguments& arguments, const std::vector<UserRequest>& requests)
   if (!target.ok()) return Fail(target.status());
   const rpc::RequestClient client(*target);
   int exit_code = 0;
+  if (requests.front().kind == UserRequest::Kind::kDrain) {
+    exit_code = CheckWorkers(client, *timeout, requests);
+    if (exit_code != 0) return exit_code;
+  }
   for (const UserRequest& request : requests) {
     const absl::StatusOr<rpc::RequestReply> reply = client.Ask(request, *timeout);
     if (!reply.ok()) return Fail(reply.status());
@@ -83,7 +108,8 @@ void AddDrain(CLI::App& app, int* exit_code) {
       "  starling drain --run runs/ru-tiny node7/0 node7/1 --reason \"node7 needs a new fan\"\n");
   verb->callback([arguments, exit_code] {
     std::vector<UserRequest> requests;
-    for (const std::string& worker : arguments->workers) {
+    const std::set<std::string> workers(arguments->workers.begin(), arguments->workers.end());
+    for (const std::string& worker : workers) {
       UserRequest request;
       request.kind = UserRequest::Kind::kDrain;
       request.worker = worker;
@@ -125,7 +151,7 @@ void AddCheckpoint(CLI::App& app, int* exit_code) {
   arguments->timeout = "5m";
   AddRunOptions(verb, arguments.get());
   verb->footer(
-      "Prints the checkpoint's folder when it is durable. Exits 124 when it is not in time.\n\n"
+      "Prints the checkpoint's name when it is durable. Exits 124 when it is not in time.\n\n"
       "Examples:\n"
       "  starling checkpoint\n"
       "  starling checkpoint --run runs/ru-tiny --timeout 30s\n");

@@ -15,8 +15,8 @@
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "starling/base/clock.h"
-#include "starling/base/fs.h"
 #include "starling/data/prepare.h"
+#include "starling/data/text_reader.h"
 
 namespace starling::cli {
 namespace {
@@ -28,12 +28,34 @@ struct PrepareArguments {
   ConfigArguments config;
 };
 
-std::atomic<bool> interrupted{false};
+std::atomic<int> stop_signal{0};  // the signal that asked for an end, 0 = none
 
-// The first Ctrl-C stops in order, so that no temporary file stays behind; the second one at once.
-void HandleInterrupt(int) {
-  interrupted.store(true);
-  std::signal(SIGINT, SIG_DFL);
+// The first signal stops in order, so that no temporary file stays behind; a second one at once.
+void HandleStop(int signal) {
+  stop_signal.store(signal);
+  std::signal(signal, SIG_DFL);
+}
+
+int FailStopped() {
+  const bool preempted = stop_signal.load() == SIGTERM;
+  return Fail(preempted ? ExitCode::kDrained : ExitCode::kInterrupted,
+              absl::StrCat(preempted ? "SIGTERM" : "interrupted", "; nothing was written"));
+}
+
+// Everything that can be known to be wrong with the output before hours of work go into it.
+int CheckOutputs(const PrepareArguments& arguments) {
+  const data::PrepareOptions& options = arguments.options;
+  std::vector<std::string> outputs = {options.output};
+  if (options.validation_fraction > 0) outputs.push_back(data::ValidationPath(options.output));
+  const absl::StatusOr<std::vector<std::string>> inputs = data::ExpandInputs(options.inputs);
+  if (!inputs.ok()) return Fail(inputs.status());
+  std::vector<std::string> sources = *inputs;
+  sources.push_back(arguments.tokenizer);
+  for (const std::string& output : outputs) {
+    const int code = CheckOutputFile("--output", output, sources);
+    if (code != 0) return code;
+  }
+  return 0;
 }
 
 std::string ProgressLine(const data::PrepareProgress& progress, double seconds) {
@@ -76,9 +98,9 @@ int RunPrepare(const PrepareArguments& arguments) {
     if (!absl::IsInvalidArgument(tokenizer.status())) return Fail(tokenizer.status());
     return Fail(ExitCode::kBadData, std::string(tokenizer.status().message()));
   }
-  const int folder_code = CheckFolderWritable("--output", DirectoryOf(arguments.options.output));
-  if (folder_code != 0) return folder_code;
-  std::signal(SIGINT, HandleInterrupt);
+  const int output_code = CheckOutputs(arguments);
+  if (output_code != 0) return output_code;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, HandleStop);
   const ProgressOptions progress_options = StandardErrorProgress();
   Progress progress(progress_options);
   data::PrepareProgress last;
@@ -89,11 +111,11 @@ int RunPrepare(const PrepareArguments& arguments) {
   const auto show = [&](const data::PrepareProgress& state) {
     last = state;
     progress.Show(line());
-    return !interrupted.load();
+    return stop_signal.load() == 0;
   };
   const auto report = data::Prepare(*tokenizer, arguments.options, show);
   progress.Finish(progress_options.terminal ? line() : "");
-  if (interrupted.load()) return Fail(ExitCode::kInterrupted, "interrupted; nothing was written");
+  if (absl::IsCancelled(report.status())) return FailStopped();
   if (!report.ok()) return Fail(report.status());
   Note(CountsLine(arguments.options.output, report->train));
   if (!report->validation_path.empty()) {

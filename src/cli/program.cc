@@ -56,20 +56,27 @@ int UnknownVerb(const CLI::App& at, const std::string& word) {
   return Fail(ExitCode::kUsage, message);
 }
 
-// " did you mean --config?" for an option that does not exist.
-std::string NearestOption(const CLI::App* verb, const std::vector<std::string>& arguments) {
+// What is wrong with a command line. CLI11 looks for missing options before unknown ones, but one
+// that is misspelt is both, and its name helps more.
+std::string Explain(const CLI::ParseError& error, const CLI::App& verb,
+                    const std::vector<std::string>& arguments) {
   std::vector<std::string> known;
-  for (const CLI::Option* option : verb->get_options()) {
+  for (const CLI::Option* option : verb.get_options()) {
     for (const std::string& name : option->get_lnames()) known.push_back(absl::StrCat("--", name));
   }
+  const auto code = static_cast<CLI::ExitCodes>(error.get_exit_code());
+  const bool names_matter =
+      code == CLI::ExitCodes::ExtrasError || code == CLI::ExitCodes::RequiredError;
   for (const std::string& argument : arguments) {
+    if (!names_matter || argument == "--") break;
     const std::string name = argument.substr(0, argument.find('='));
     if (name.rfind("--", 0) != 0) continue;
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string nearest = config::Nearest(name, known);
-    if (!nearest.empty()) return absl::StrCat("; did you mean ", nearest, "?");
+    return absl::StrCat("unknown option ", name,
+                        nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"));
   }
-  return "";
+  return error.what();
 }
 
 int Parse(CLI::App& app, int argc, char** argv, const int& exit_code) {
@@ -83,13 +90,18 @@ int Parse(CLI::App& app, int argc, char** argv, const int& exit_code) {
     std::fputs(app.help().c_str(), stdout);
     return 0;
   } catch (const CLI::ParseError& error) {
-    std::string message = error.what();
-    const bool extra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
-    if (extra) message += NearestOption(verb, arguments);
-    return Fail(ExitCode::kUsage,
-                absl::StrCat(message, "\n`", FullName(verb), " --help` shows how it is used"));
+    return Fail(ExitCode::kUsage, absl::StrCat(Explain(error, *verb, arguments), "\n`",
+                                               FullName(verb), " --help` shows how it is used"));
   }
   return exit_code;
+}
+
+// Results that did not get to where they were sent (a full disk) are a failure, however well the
+// verb did its work. A verb that failed has said why already.
+int FlushOutput(int exit_code) {
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (written || exit_code != 0) return exit_code;
+  return Fail(ExitCode::kIoError, "cannot write to standard output: is the disk full?");
 }
 
 }  // namespace
@@ -101,7 +113,7 @@ int RunProgram(const ProgramOptions& options, int argc, char** argv) {
     app.footer(options.footer);
     int exit_code = 0;
     options.add_verbs(app, &exit_code);
-    return Parse(app, argc, argv, exit_code);
+    return FlushOutput(Parse(app, argc, argv, exit_code));
   } catch (const std::exception& error) {
     return Fail(ExitCode::kInternal, std::string("internal error: ") + error.what());
   }

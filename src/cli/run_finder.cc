@@ -14,6 +14,7 @@ namespace starling::cli {
 namespace {
 
 constexpr const char* kRuns = "runs";
+constexpr const char* kResolvedConfig = "config.resolved.yaml";
 constexpr const char* kEndpointVariable = "STARLING_ENDPOINT";
 
 }  // namespace
@@ -67,7 +68,18 @@ absl::StatusOr<rpc::Target> FindRun(const RunArguments& arguments) {
   } else if (!RealFs().Exists(target.run_folder)) {
     return absl::NotFoundError(absl::StrCat("run folder ", target.run_folder, " does not exist"));
   }
-  return target;
+  const auto has = [&](std::string_view file) {
+    return RealFs().Exists(JoinPath(target.run_folder, file));
+  };
+  if (has(rpc::kEndpointFile)) return target;
+  if (!has(kResolvedConfig)) {
+    return absl::NotFoundError(
+        absl::StrCat(target.run_folder, " is no run folder: it has no file ", kResolvedConfig));
+  }
+  return absl::UnavailableError(absl::StrCat("nothing is running in ", target.run_folder,
+                                             " (it has no file ", std::string(rpc::kEndpointFile),
+                                             "); `starling events --run ", target.run_folder,
+                                             "` shows how it ended"));
 }
 
 absl::StatusOr<absl::Duration> ParseTimeout(const std::string& option, const std::string& text) {

@@ -59,7 +59,8 @@ void AddStatus(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   verb->add_flag("-w,--watch", arguments->watch, "Again every second, until Ctrl-C");
   verb->footer(
-      "JSON is one object on one line, described in docs/formats.md.\n\n"
+      "JSON is one object on one line, described in docs/formats.md. With --endpoint the content\n"
+      "of the run folder's file `token` is needed in STARLING_TOKEN.\n\n"
       "Examples:\n"
       "  starling status\n"
       "  starling status --run runs/ru-tiny -w\n"

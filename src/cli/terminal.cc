@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -63,6 +64,32 @@ int CheckFolderWritable(const std::string& key, const std::string& folder) {
   }
   if (access(existing.c_str(), W_OK | X_OK) == 0) return 0;
   return Fail(ErrnoStatus(errno, absl::StrCat(key, ": folder ", existing, " is not writable")));
+}
+
+int CheckOutputFile(const std::string& key, const std::string& path,
+                    const std::vector<std::string>& inputs) {
+  if (path.empty() || path.back() == '/') {
+    return Fail(ExitCode::kUsage, absl::StrCat(key, ": \"", path, "\" is no name of a file"));
+  }
+  const int folder_code = CheckFolderWritable(key, DirectoryOf(path));
+  if (folder_code != 0) return folder_code;
+  struct stat output {};
+  if (stat(path.c_str(), &output) != 0) return 0;
+  if (!S_ISREG(output.st_mode)) {
+    return Fail(ExitCode::kCannotCreate,
+                absl::StrCat(key, ": ", path, S_ISDIR(output.st_mode) ? " is a folder" : "",
+                             S_ISDIR(output.st_mode) ? "; name a file in it"
+                                                     : " is no ordinary file; name another one"));
+  }
+  for (const std::string& input : inputs) {
+    struct stat info {};
+    if (stat(input.c_str(), &info) != 0) continue;
+    if (info.st_dev != output.st_dev || info.st_ino != output.st_ino) continue;
+    return Fail(ExitCode::kUsage, absl::StrCat(key, ": ", path,
+                                               " is one of the files to read, and would be "
+                                               "overwritten; name another one"));
+  }
+  return 0;
 }
 
 absl::StatusOr<std::string> SiblingProgram(const std::string& name) {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,6 +22,12 @@ void Note(std::string_view message);
 // Checks that a folder can be created, or written to when it exists, without creating it. Prints
 // and returns 73 or 77, or 0.
 int CheckFolderWritable(const std::string& key, const std::string& folder);
+
+// Checks that a file can be made under `path`: its folder as above; it is no folder, device or pipe
+// (73), and none of `inputs` by whatever name or link (64): writing it would destroy what it is
+// made from. Prints and returns the code, or 0.
+int CheckOutputFile(const std::string& key, const std::string& path,
+                    const std::vector<std::string>& inputs);
 
 // Path of the program `name` beside this one; with the exit code 71 when it is not there.
 absl::StatusOr<std::string> SiblingProgram(const std::string& name);

@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "starling/base/fs.h"
+#include "starling/data/text_reader.h"
 #include "starling/data/tokenizer_trainer.h"
 
 namespace starling::cli {
@@ -24,8 +25,10 @@ struct TrainArguments {
 
 int Train(TrainArguments arguments) {
   data::TokenizerTrainOptions& options = arguments.options;
-  const int folder_code = CheckFolderWritable("--output", DirectoryOf(options.output));
-  if (folder_code != 0) return folder_code;
+  const auto inputs = data::ExpandInputs(arguments.inputs);
+  if (!inputs.ok()) return Fail(inputs.status());
+  const int output_code = CheckOutputFile("--output", options.output, *inputs);
+  if (output_code != 0) return output_code;
   const absl::Status made = RealFs().MakeDirectories(DirectoryOf(options.output));
   if (!made.ok()) return Fail(made);
   const auto source = data::SentencesOf(arguments.inputs);

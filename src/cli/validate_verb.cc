@@ -27,6 +27,7 @@ int Validate(const ConfigArguments& arguments) {
   const ConfigOutcome outcome = LoadForVerb(arguments);
   if (!outcome.loaded.problems.empty()) return outcome.exit_code;
   PrintConfig(outcome.loaded);
+  if (arguments.files.empty()) return outcome.exit_code;  // the defaults name no data
   const config::Config& config = outcome.loaded.config;
   const int data_code = CheckTokenFiles(config);
   const int folder_code = CheckFolderWritable("run.directory", config.run.directory);

@@ -93,7 +93,7 @@ absl::Status TokenFile::ParseHeader() {
     return Corrupt("the checksum of the header is wrong");
   }
   // The bound on each count keeps the sum below from overflowing.
-  const uint64_t bound = bytes_ / 2;
+  constexpr uint64_t bound = uint64_t{1} << 56;
   if (header.vocab_size == 0 || header.vocab_size > (uint64_t{1} << 31) ||
       header.id_bytes != IdBytesFor(header.vocab_size) || header.tokens > bound ||
       header.sentences > bound || header.documents > bound) {

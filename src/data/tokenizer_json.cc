@@ -185,7 +185,8 @@ absl::StatusOr<TokenizerSpec> ParseTokenizerJson(std::string_view text) {
   if (const Json* cutter = OptionalMember(root, "pre_tokenizer"); cutter != nullptr) {
     STARLING_RETURN_IF_ERROR(ParsePreTokenizer(*cutter, "pre_tokenizer", &spec.pre_tokenizers));
   }
-  STARLING_ASSIGN_OR_RETURN(const Json* model, Member(root, "the file", "model"));
+  const Json* model = OptionalMember(root, "model");
+  if (model == nullptr) return WrongJson("model", "is missing: this is no tokenizer.json");
   STARLING_ASSIGN_OR_RETURN(spec.model, ParseModel(*model));
   STARLING_ASSIGN_OR_RETURN(spec.added_tokens, ParseAddedTokens(root, spec.model));
   auto vocab_size = static_cast<int32_t>(spec.model.pieces().size());

@@ -71,7 +71,8 @@ class Feeder {
     }
     status_ = line.status();
     if (!status_.ok() || !line->has_value()) {
-      if (options_.progress && !told_end_) options_.progress(count_, true);
+      if (status_.ok() && count_ > 0 && options_.progress && !told_end_)
+        options_.progress(count_, true);
       told_end_ = true;
       return false;
     }
@@ -196,10 +197,14 @@ absl::Status CheckOptions(const TokenizerTrainOptions& options) {
                                                    options.character_coverage,
                                                    "; it must be above 0.9 and at most 1"));
   }
-  if (options.max_sentences <= 100 || options.seed_sentencepiece_size <= options.vocab_size) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "max_sentences must be above 100 and seed_sentencepiece_size above vocab_size; they are ",
-        options.max_sentences, " and ", options.seed_sentencepiece_size));
+  if (options.vocab_size >= options.seed_sentencepiece_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("vocab_size is ", options.vocab_size, "; at most ",
+                     options.seed_sentencepiece_size - 1, " pieces are possible"));
+  }
+  if (options.max_sentences <= 100) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_sentences is ", options.max_sentences, "; it must be above 100"));
   }
   return absl::OkStatus();
 }
@@ -242,7 +247,7 @@ absl::Status TrainTokenizer(const TokenizerTrainOptions& options, const Sentence
   const UnigramVocabulary vocabulary = TrainUnigram(training);
   STARLING_RETURN_IF_ERROR(feeder.status());
   if (feeder.count() == 0) {
-    return absl::InvalidArgumentError("there is no text to train a tokenizer on");
+    return absl::DataLossError("the inputs hold no text to train a tokenizer on");
   }
   if (!vocabulary.error.empty()) return TrainingError(vocabulary.error, options.vocab_size);
   return WriteAtomically(RealFs(), options.output, ToJson(vocabulary, options.lowercase));

@@ -5,7 +5,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -125,6 +127,25 @@ TEST_CASE("starling: usage errors exit 64 and suggest what was meant", "[cli]") 
   CHECK(Starling({"prepare"}).exit_code == 64);
   CHECK(Starling({"prepare", "--input", "x", "--output", "y"}).exit_code == 64);
   CHECK(Starling({"prepare", "--input", "x", "--output", "y", "--jobs", "many"}).exit_code == 64);
+}
+
+TEST_CASE("starling: a misspelt option is named, also where its right form is required", "[cli]") {
+  const ProgramResult result =
+      Starling({"prepare", "--tokenizer", "t", "--input", "x", "--outptu", "y"});
+  CHECK(result.exit_code == 64);
+  CHECK(Says(result, "unknown option --outptu; did you mean --output?"));
+}
+
+TEST_CASE("starling: results that cannot be written exit 74", "[cli]") {
+  const std::string verb = GENERATE("version", "validate", "--help");
+  testing::TempDir dir;
+  REQUIRE(symlink("/dev/full", (dir / "out").c_str()) == 0);
+  const pid_t pid = testing::StartProgram({STARLING_BINARY, verb}, {}, dir / "out", dir / "err");
+  int status = 0;
+  REQUIRE(waitpid(pid, &status, 0) == pid);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 74);
+  CHECK(absl::StrContains(testing::ReadFile(dir / "err"), "cannot write to standard output"));
 }
 
 TEST_CASE("starling: version is one line of data", "[cli]") {
@@ -336,6 +357,84 @@ TEST_CASE("prepare: bad input, missing input and unwritable output have their ow
   CHECK(Says(result, "c.yaml"));
 }
 
+TEST_CASE("prepare, tokenizer train: an output that would destroy something is refused", "[cli]") {
+  Fixture fixture;
+  const std::string text = "Раз, два, три.\n\nЧетыре, пять.\n";
+  const std::string input = fixture.path("a.txt");
+  std::ofstream(input) << text;
+  REQUIRE(mkdir(fixture.path("d").c_str(), 0700) == 0);
+  REQUIRE(symlink(input.c_str(), fixture.path("link").c_str()) == 0);
+  const std::vector<std::string> verb =
+      GENERATE(std::vector<std::string>{"prepare", "--tokenizer", kTokenizer},
+               std::vector<std::string>{"tokenizer", "train", "--vocab-size", "30"});
+  const auto write = [&](const std::string& from, const std::string& to,
+                         std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments = verb;
+    more.insert(more.begin(), {"--input", from, "--output", to});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Starling(arguments);
+  };
+  const bool linked = GENERATE(false, true);
+  ProgramResult result = write(input, linked ? fixture.path("link") : input);
+  CHECK(result.exit_code == 64);
+  CHECK(Says(result, "is one of the files to read"));
+  result = write(input, fixture.path("d"));
+  CHECK(result.exit_code == 73);
+  CHECK(Says(result, "is a folder"));
+  CHECK(write(input, fixture.path("d/")).exit_code == 64);
+  result = write(input, "/dev/null");
+  CHECK(result.exit_code == 73);
+  CHECK(Says(result, "/dev/null is no ordinary file"));
+  if (verb[0] == "prepare") {
+    CHECK(write(input, kTokenizer).exit_code == 64);
+    const std::string validation = fixture.path("x.validation.tokens");
+    std::ofstream(validation) << text;
+    result = write(validation, fixture.path("x.tokens"), {"--validation-fraction", "0.5"});
+    CHECK(result.exit_code == 64);
+    CHECK(testing::ReadFile(validation) == text);
+  }
+  CHECK(testing::ReadFile(input) == text);
+}
+
+TEST_CASE("prepare: a signal stops it, and leaves no file behind", "[cli]") {
+  const auto [signal, code] = GENERATE(table<int, int>({{SIGINT, 130}, {SIGTERM, 75}}));
+  testing::TempDir dir;
+  const std::string pipe = dir / "text.txt", folder = dir / "out";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  REQUIRE(mkdir(folder.c_str(), 0700) == 0);
+  const pid_t pid = testing::StartProgram({STARLING_BINARY, "prepare", "--tokenizer", kTokenizer,
+                                           "--input", pipe, "--output", folder + "/x.tokens"},
+                                          {}, dir / "stdout", dir / "err");
+  // Opening waits for the reader, which has set its handlers by then; the text ends after the
+  // signal, so that there is always something left to stop.
+  std::ofstream text(pipe);
+  REQUIRE(kill(pid, signal) == 0);
+  text << "Раз, два, три.\n";
+  text.close();
+  int status = 0;
+  REQUIRE(waitpid(pid, &status, 0) == pid);
+  INFO(testing::ReadFile(dir / "err"));
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == code);
+  CHECK(std::filesystem::is_empty(folder));
+}
+
+TEST_CASE("run, validate: a config without data is refused before anything starts", "[cli]") {
+  Fixture fixture;
+  const std::string config = fixture.path("empty.yaml"), folder = fixture.path("none");
+  std::ofstream(config) << "run: {directory: " << folder << "}\n";
+  const std::vector<std::string> verb =
+      GENERATE(std::vector<std::string>{"run", "-n", "1"}, std::vector<std::string>{"validate"});
+  std::vector<std::string> arguments = verb;
+  arguments.insert(arguments.end(), {"-c", config});
+  const ProgramResult result = Starling(arguments);
+  CHECK(result.exit_code == 78);
+  CHECK(Says(result, "data.tokenizer: names no tokenizer"));
+  CHECK(Says(result, "data.train: names no token file"));
+  CHECK(access(folder.c_str(), F_OK) != 0);
+  CHECK(Starling({"validate"}).exit_code == 0);
+}
+
 TEST_CASE("run: what is wrong is said before anything starts", "[cli]") {
   Fixture fixture;
   const auto run = [&](std::vector<std::string> more) {
@@ -370,6 +469,14 @@ TEST_CASE("status, drain, resize, checkpoint: no run, nobody there, bad argument
     return result;
   };
   CHECK(ask({"--run", fixture.path("none")}).exit_code == 66);
+  REQUIRE(mkdir(fixture.path("r").c_str(), 0700) == 0);
+  ProgramResult result = ask({"--run", fixture.path("r")});
+  CHECK(result.exit_code == 66);
+  CHECK(Says(result, "is no run folder"));
+  std::ofstream(fixture.path("r/config.resolved.yaml")) << "run: {}\n";
+  result = ask({"--run", fixture.path("r")});
+  CHECK(result.exit_code == 69);
+  CHECK(Says(result, "nothing is running in "));
   CHECK(ask({"--endpoint", "127.0.0.1:1", "--timeout", "200ms"}).exit_code == 69);
   CHECK(ask({"--endpoint", "127.0.0.1:1", "--timeout", "later"}).exit_code == 64);
   CHECK(ask({"--endpoint", "nonsense", "--timeout", "200ms"}).exit_code == 64);

@@ -121,9 +121,10 @@ TEST_CASE("tokenizer training: folders and files are read line by line", "[data]
 
 TEST_CASE("tokenizer training: impossible sizes and empty texts are explained", "[data]") {
   testing::TempDir dir;
-  const auto error_of = [&](const TokenizerTrainOptions& options, const SentenceSource& source) {
+  const auto error_of = [&](const TokenizerTrainOptions& options, const SentenceSource& source,
+                            absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
     const absl::Status status = TrainTokenizer(options, source);
-    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    CHECK(status.code() == code);
     CHECK(!RealFs().Exists(options.output));
     return std::string(status.message());
   };
@@ -137,9 +138,19 @@ TEST_CASE("tokenizer training: impossible sizes and empty texts are explained", 
   INFO(too_small);
   CHECK(too_small.find("need") != std::string::npos);
   options.vocab_size = 120;
-  CHECK(error_of(options, Source(0)).find("no text") != std::string::npos);
+  bool announced = false;
+  options.progress = [&](uint64_t, bool done) { announced = announced || done; };
+  const std::string no_text = error_of(options, Source(0), absl::StatusCode::kDataLoss);
+  CHECK(no_text.find("no text") != std::string::npos);
+  CHECK(!announced);
   options.vocab_size = 3;
   CHECK(error_of(options, Source(2)).find("vocab_size is 3") != std::string::npos);
+  options.vocab_size = 1'000'000;
+  CHECK(error_of(options, Source(2)) ==
+        "vocab_size is 1000000; at most 999999 pieces are possible");
+  options.vocab_size = 120;
+  options.max_sentences = 0;
+  CHECK(error_of(options, Source(2)) == "max_sentences is 0; it must be above 100");
 }
 
 TEST_CASE("tokenizer training: an error of the source comes back as it is", "[data]") {

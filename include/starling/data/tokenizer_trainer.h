@@ -38,9 +38,9 @@ absl::StatusOr<SentenceSource> SentencesOf(const std::vector<std::string>& input
 // Trains on all that `source` yields and writes options.output atomically. The file declares Nmt,
 // NFKC, [Lowercase,] collapsed spaces, Metaspace, the template [CLS] A [SEP] B [SEP], and the
 // special tokens <pad> 0, <unk> 1, [CLS] 2, [SEP] 3, [MASK] 4. Blocks until done (about a minute
-// for 25 MB of text). InvalidArgument for impossible options, a source without text, and a
-// vocabulary too large or too small for it (naming the bound); errors of the source and of writing
-// as they are. Nothing is written on an error.
+// for 25 MB of text). InvalidArgument for impossible options and a vocabulary too
+// large or too small for the text (naming the bound); DataLoss for a source without text; errors of
+// the source and of writing as they are. Nothing is written on an error.
 absl::Status TrainTokenizer(const TokenizerTrainOptions& options, const SentenceSource& source);
 
 }  // namespace starling::data
