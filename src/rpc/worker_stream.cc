@@ -66,20 +66,17 @@ void WorkerStream::Close(const std::string& reason) {
   if (finish) Finish(status);
 }
 
+// Only the peer ends the stream from here on: a Finish of ours would overtake, on its side,
+// messages that it has not read yet.
 void WorkerStream::End() {
-  bool finish = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (closed_ || finished_) return;
-    ending_ = true;
-    if (reason_.empty()) reason_ = "the coordinator ends";
-    finish = TakeFinishLocked();
-  }
-  if (finish) Finish(grpc::Status::OK);
+  absl::MutexLock lock(&mutex_);
+  if (closed_ || finished_) return;
+  ending_ = true;
+  if (reason_.empty()) reason_ = "the coordinator ends";
 }
 
 bool WorkerStream::TakeFinishLocked() {
-  if (finished_ || !(read_ended_ || ending_) || writing_ || cancelling_) return false;
+  if (finished_ || !read_ended_ || writing_ || cancelling_) return false;
   finished_ = true;
   return true;
 }

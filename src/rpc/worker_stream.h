@@ -34,7 +34,7 @@ class WorkerStream final
   void Send(Message message);
   // At once: what waits is dropped.
   void Close(const std::string& reason);
-  // In order: nothing new is sent, what waits is, then the stream ends well.
+  // In order: nothing new is sent, what waits is; the worker ends the stream when it has read it.
   void End();
 
   void OnReadDone(bool ok) override;

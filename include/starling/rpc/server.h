@@ -61,8 +61,8 @@ class Server {
   // Ends a stream at once; what waits in its outbox is dropped. OnClosed still comes.
   virtual void Close(Registration registration) = 0;
 
-  // Refuses new calls, lets outboxes empty for up to `grace`, ends all streams, and returns when no
-  // handler call runs or will come. Blocks. Not from a handler's call. Idempotent.
+  // Refuses new calls and messages, waits up to `grace` for the workers to take what waits for them
+  // and to end their streams, cancels the rest, and returns when no handler call runs or will come. Blocks. Not from a handler's call. Idempotent.
   virtual void Shutdown(absl::Duration grace) = 0;
 };
 
