@@ -28,7 +28,7 @@ class ThreadedLoader final : public Loader {
 
   void Request(std::vector<MicroBatchId> wanted) override {
     absl::MutexLock lock(&mutex_);
-    std::erase_if(ready_, [&](const auto& entry) {
+    std::erase_if(ready_, [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return std::find(wanted.begin(), wanted.end(), entry.first) == wanted.end() &&
              !IsAwaited(entry.first);
     });

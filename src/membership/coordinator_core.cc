@@ -1072,8 +1072,9 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
     if (IsMember(incarnation)) continue;
     fenced_.insert(incarnation);
     if (same_step) micro_batches_lost_ += planned_[incarnation];
-    const auto gone = std::find_if(old_view->members.begin(), old_view->members.end(),
-                                   [&](const Member& m) { return m.incarnation == incarnation; });
+    const auto gone =
+        std::find_if(old_view->members.begin(), old_view->members.end(),
+                     [id = incarnation](const Member& m) { return m.incarnation == id; });
     if (track.draining && track.answer) {
       Note("drained", gone->name, "left in order");
       Send(incarnation, Release{kDrained, "drained"});

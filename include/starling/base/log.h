@@ -52,10 +52,17 @@ class FatalMessage {
   std::ostringstream stream_;
 };
 
+// Makes a void of a stream, so that both arms of STARLING_CHECK have one type.
+struct IgnoreStream {
+  void operator&(std::ostream&) const {}
+};
+
 }  // namespace starling
 
 #define STARLING_LOG(severity) ::starling::LogMessage(::starling::LogLevel::k##severity).stream()
 
 // For programmer errors; on in release builds. Exit code 70.
-#define STARLING_CHECK(condition) \
-  while (!(condition)) ::starling::FatalMessage(__FILE__, __LINE__, #condition).stream()
+#define STARLING_CHECK(condition)            \
+  (condition) ? static_cast<void>(0)         \
+              : ::starling::IgnoreStream() & \
+                    ::starling::FatalMessage(__FILE__, __LINE__, #condition).stream()
