@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <iterator>
 #include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "starling/base/fs.h"
 
 namespace starling {
 namespace {
@@ -32,11 +34,12 @@ const std::string& HostId() {
 bool ProcessIsGone(int64_t pid) {
   if (pid <= 0) return true;
   if (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return true;
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const size_t name_end = text.rfind(')');  // the name may hold anything
+  // Opening and reading may each find it gone: it dies at any moment.
+  const absl::StatusOr<std::string> text = RealFs().Read(absl::StrCat("/proc/", pid, "/stat"));
+  if (!text.ok()) return kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+  const size_t name_end = text->rfind(')');  // the name may hold anything
   if (name_end == std::string::npos) return false;
-  std::istringstream fields(text.substr(name_end + 1));
+  std::istringstream fields(text->substr(name_end + 1));
   char state = 0;
   int64_t parent, group, session, terminal, terminal_group;
   unsigned flags = 0;
