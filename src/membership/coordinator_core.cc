@@ -18,8 +18,11 @@ constexpr int kConfig = static_cast<int>(ExitCode::kConfig);
 constexpr int kInternal = static_cast<int>(ExitCode::kInternal);
 // Numbers reserved in the journal at a time: proposals need no fsync of their own.
 constexpr uint64_t kGenerationBlock = 16;
-// Deaths of one name within this time are held off with growing delay from the third on.
+// A name that died so often, each time within this time of the last, is held off with growing
+// delay.
 constexpr absl::Duration kFlapWindow = absl::Minutes(1);
+constexpr int kFlapDeaths = 5;
+constexpr int kFlapDoublings = 4;  // 1 s … 16 s
 
 plan::Speed Quantise(double micro_batches_per_second) {
   return static_cast<plan::Speed>(
@@ -326,9 +329,12 @@ void CoordinatorCore::EndOlderNamesake(const Member& member) {
 
 void CoordinatorCore::HoldOffFlapping(Session& session) {
   const auto it = flaps_.find(session.member.name);
-  if (it == flaps_.end() || now_ - it->second.last > kFlapWindow || it->second.deaths < 3) return;
-  const int exponent = std::min(it->second.deaths - 3, 6);
-  session.held_until = now_ + std::min(absl::Minutes(1), absl::Seconds(1) * (1 << exponent));
+  if (it == flaps_.end() || now_ - it->second.last > kFlapWindow ||
+      it->second.deaths < kFlapDeaths) {
+    return;
+  }
+  const int doublings = std::min(it->second.deaths - kFlapDeaths, kFlapDoublings);
+  session.held_until = now_ + absl::Seconds(1) * (1 << doublings);
   Note("held_off", session.member.name,
        absl::StrCat("died ", it->second.deaths, " times within a minute; joins in ",
                     absl::FormatDuration(session.held_until - now_)));
@@ -738,11 +744,19 @@ void CoordinatorCore::CheckForming() {
 }
 
 std::vector<Incarnation> CoordinatorCore::Newcomers() const {
+  // Holding off protects a run that goes on well without the flapping ones: not one that waits for
+  // workers, and not one that has lost half of them.
+  const auto lost = std::count_if(troubled_.begin(), troubled_.end(), [&](Incarnation incarnation) {
+    return tracks_.at(incarnation).gone || AwaitedUntil(tracks_.at(incarnation)) <= now_;
+  });
+  const int target = restored_.target_workers.value_or(options_.expected_workers);
+  const bool may_hold_off =
+      phase_ != Phase::kGathering &&
+      2 * (static_cast<int>(tracks_.size()) - static_cast<int>(lost)) > target;
   std::vector<Incarnation> found;
   for (const auto& [registration, session] : sessions_) {
     const Incarnation incarnation = session.member.incarnation;
-    // Holding off protects a run that goes on without it; one that waits for workers takes anybody.
-    const bool held = session.held_until > now_ && phase_ != Phase::kGathering;
+    const bool held = session.held_until > now_ && may_hold_off;
     if (IsMember(incarnation) || fenced_.contains(incarnation) || held) continue;
     if (reported_view_ && reported_view_->RankOf(incarnation)) continue;
     found.push_back(incarnation);
