@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "starling/base/exit_codes.h"
 
 namespace starling::membership {
@@ -16,6 +17,7 @@ constexpr int kFenced = static_cast<int>(ExitCode::kFenced);
 constexpr int kDrained = static_cast<int>(ExitCode::kDrained);
 constexpr int kConfig = static_cast<int>(ExitCode::kConfig);
 constexpr int kInternal = static_cast<int>(ExitCode::kInternal);
+constexpr int kBadData = static_cast<int>(ExitCode::kBadData);
 // Numbers reserved in the journal at a time: proposals need no fsync of their own.
 constexpr uint64_t kGenerationBlock = 16;
 // A name that died so often, each time within this time of the last, is held off with growing
@@ -911,6 +913,14 @@ void CoordinatorCore::FormNext() {
     return;
   }
   if (stop_requested_ && input.survivors.empty()) return EndRun(kDrained, kDrained, stop_reason_);
+  // Losing all progress is for a person to decide.
+  if (restore && !restored_.bad_checkpoints.empty() && !NewestCheckpoint()) {
+    return EndRun(
+        kBadData, kBadData,
+        absl::StrCat("no member holds the state and no checkpoint of this run can be read (",
+                     absl::StrJoin(restored_.bad_checkpoints, ", "),
+                     "); to begin again at step 0, move the run folder away"));
+  }
   const auto holds = [&](Incarnation i) {
     return std::find(decision.holders.begin(), decision.holders.end(), i) != decision.holders.end();
   };

@@ -651,6 +651,20 @@ TEST_CASE("restore: a checkpoint that cannot be read is journalled as bad and no
   CHECK(c.LastForm(1).position == Position{Timeline(3), Step(5), Attempt(0)});
 }
 
+TEST_CASE("restore: when no checkpoint can be read the run ends with 65, not at step 0",
+          "[membership]") {
+  RestoredState state;
+  state.checkpoints = {{"step-9.t1", {Timeline(1), Step(9)}, true}};
+  Cluster c(SmallOptions(1), state);
+  c.Join(1);
+  c.Say(1, RestoreFailed{Generation(1), "step-9.t1", "wrong CRC32C"});
+  c.Answer(1, MemberState{});
+  const std::vector<Release> releases = c.Sent<Release>(1);
+  REQUIRE(!releases.empty());
+  CHECK(releases.back().exit_code == 65);
+  CHECK(releases.back().reason.find("step-9.t1") != std::string::npos);
+}
+
 TEST_CASE("restart: when all members come back active, nothing changes", "[membership]") {
   Cluster c(SmallOptions(2));
   c.Begin({1, 2});

@@ -98,6 +98,11 @@ class Swarm {
     world_.queue().After(delay, std::move(action));
   }
 
+  // Complete, or without a checkpoint that can be read: then only a person can go on.
+  bool Over() {
+    return world_.ended() && (world_.ended()->exit_code == 0 || world_.ended()->exit_code == 65);
+  }
+
   // What launchers do: start again what ended, but not what was told to stay away.
   void Tend() {
     // A person looks after a run without a journal.
@@ -105,7 +110,7 @@ class Swarm {
       world_.Request({.id = 3, .kind = membership::UserRequest::Kind::kAdopt});
     }
     if (!world_.coordinator() || world_.ended()) {
-      if (world_.ended() && world_.ended()->exit_code == 0) return;
+      if (Over()) return;
       if (world_.ended()) world_.KillCoordinator();
       if (!coordinator_due_) coordinator_due_ = Now() + random_.Between(10'000, 3 * kSecond);
       if (Now() >= *coordinator_due_) {
@@ -124,8 +129,7 @@ class Swarm {
 
   void Start(int slot) {
     starting_.erase(slot);
-    const bool over = world_.ended() && world_.ended()->exit_code == 0;
-    if (world_.Find(slot) == nullptr && !over) world_.StartWorker(slot);
+    if (world_.Find(slot) == nullptr && !Over()) world_.StartWorker(slot);
   }
 
   void Strike() {
@@ -216,7 +220,7 @@ class Swarm {
     // Reconnect, silence, patience for a silent holder, a few generations, and held-off names.
     const Micros settle = 10 * kSecond + 8 * detection +
                           absl::ToInt64Microseconds(p.patience + p.gather_after + p.stuck_after);
-    const auto over = [&] { return world_.ended().has_value() && world_.ended()->exit_code == 0; };
+    const auto over = [&] { return Over(); };
     const Micros first = Now();
     bool running = false;
     while (!over() && !running && Now() - first < 3 * settle && world_.failure().empty()) {
@@ -240,6 +244,7 @@ class Swarm {
       return Stuck("L1: does not come to its end");
     }
     world_.CheckRest();
+    if (world_.ended()->exit_code != 0) return;
     if (world_.decided() < p.total_steps) Stuck("L1: ended too early");
     world_.RunFor(3 * kSecond);
     for (SimWorker* worker : world_.Alive()) {
