@@ -62,7 +62,8 @@ class Server {
   virtual void Close(Registration registration) = 0;
 
   // Refuses new calls and messages, waits up to `grace` for the workers to take what waits for them
-  // and to end their streams, cancels the rest, and returns when no handler call runs or will come. Blocks. Not from a handler's call. Idempotent.
+  // and to end their streams, cancels the rest, and returns when no handler call runs or will come.
+  // Blocks. Not from a handler's call. Idempotent.
   virtual void Shutdown(absl::Duration grace) = 0;
 };
 
