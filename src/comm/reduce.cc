@@ -66,7 +66,7 @@ struct Float16 {
 template <typename T>
 T Max(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
-    return (a < b || b != b) ? b : a;
+    return (a < b || std::isnan(b)) ? b : a;
   } else {
     return a < b ? b : a;
   }

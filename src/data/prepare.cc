@@ -128,7 +128,10 @@ class Pipeline {
                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     std::thread reading([this] { Read(); });
     std::vector<std::thread> encoding;
-    jobs_running_ = jobs;
+    {
+      absl::MutexLock lock(&mutex_);
+      jobs_running_ = jobs;
+    }
     for (int job = 0; job < jobs; ++job) encoding.emplace_back([this] { EncodeBatches(); });
     const absl::Status status = Write(progress);
     allowance_.Stop();
@@ -191,7 +194,8 @@ class Pipeline {
     std::map<uint64_t, EncodedBatch> waiting;
     uint64_t next = 0;
     while (std::optional<EncodedBatch> batch = encoded_.Pop()) {
-      waiting.emplace(batch->number, *std::move(batch));
+      const uint64_t number = batch->number;
+      waiting.emplace(number, *std::move(batch));
       for (auto first = waiting.begin(); first != waiting.end() && first->first == next; ++next) {
         STARLING_RETURN_IF_ERROR(WriteBatch(first->second, progress));
         first = waiting.erase(first);
