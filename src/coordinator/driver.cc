@@ -401,12 +401,11 @@ absl::Status DriverImpl::Do(WriteManifest& output) {
   manifest.seed = options_.seed;
   job.options.keep = options_.keep_checkpoints;
   job.options.ancestry = Ancestry();
-  const std::string folder = output.folder;
   const Version version = output.version;
   job.order = std::move(output);
   if (!manifests_->Submit(std::move(job))) {
     inputs_.TryPush(CoordinatorInput(
-        ManifestWritten{folder, version, false, "earlier checkpoints are still being completed"}));
+        ManifestWritten{checkpoint::FolderName(version), version, false, "earlier checkpoints are still being completed"}));
   }
   return absl::OkStatus();
 }

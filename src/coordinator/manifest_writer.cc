@@ -41,7 +41,8 @@ ManifestWriter::~ManifestWriter() {
 
 void ManifestWriter::Run() {
   while (std::optional<ManifestJob> job = jobs_.Pop()) {
-    membership::ManifestWritten written{job->order.folder, job->order.version, true, ""};
+    const Version version = job->order.version;
+    membership::ManifestWritten written{checkpoint::FolderName(version), version, true, ""};
     const absl::Status status = Commit(*fs_, checkpoints_, *std::move(job));
     written.ok = status.ok();
     written.error = std::string(status.message());

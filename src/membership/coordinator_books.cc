@@ -4,29 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "starling/base/exit_codes.h"
+#include "membership/codes.h"
 #include "starling/membership/coordinator_core.h"
 
 namespace starling::membership {
-namespace {
-
-constexpr int kDrained = static_cast<int>(ExitCode::kDrained);
-constexpr int kIoError = static_cast<int>(ExitCode::kIoError);
-
-std::string FolderOf(const Version& version) {
-  return absl::StrCat("step-", version.step.value(), ".t", version.timeline.value());
-}
-
-void AddTo(EvaluationPart& sum, const EvaluationPart& part) {
-  sum.mlm_loss += part.mlm_loss;
-  sum.masked += part.masked;
-  sum.masked_correct += part.masked_correct;
-  sum.sop_loss += part.sop_loss;
-  sum.pairs += part.pairs;
-  sum.pairs_correct += part.pairs_correct;
-}
-
-}  // namespace
 
 // ---- steps -------------------------------------------------------------------------------------
 
@@ -46,8 +27,8 @@ void CoordinatorCore::AcceptLines(const std::vector<LedgerLine>& lines) {
     const auto [it, added] = lines_.emplace(line.version, line);
     // A step that was redone belongs to the later view.
     if (!added && it->second.generation < line.generation) it->second = line;
-    for (const VoteResult& seen : witnessed_) NoteDigest(seen);
   }
+  for (const VoteResult& seen : witnessed_) NoteDigest(seen);
 }
 
 // The digest of a version comes with the next vote.
@@ -60,14 +41,14 @@ void CoordinatorCore::NoteDigest(const VoteResult& result) {
 // A vote result seen for the first time is shown; the newest two are kept for decisions.
 void CoordinatorCore::Witness(const VoteResult& result) {
   if (result.at.timeline != timeline_) return;
-  NoteDigests(result);
+  NoteDigest(result);
+  CompareDigests(result);
   const bool known = std::any_of(witnessed_.begin(), witnessed_.end(),
                                  [&](const VoteResult& seen) { return seen.at == result.at; });
   if (known || result.After() < position_) return;
   witnessed_.push_back(result);
   if (witnessed_.size() > 2) witnessed_.erase(witnessed_.begin());
   position_ = result.After();
-  if (result.outcome == Outcome::kCommit) updates_ = result.update;
   if (view_ && result.generation == view_->generation && !result.speeds.empty()) {
     const auto plan = plan::Assign(plan::IntervalSet::Whole(options_.micro_batches), result.speeds);
     for (size_t r = 0; r < std::min(plan.size(), view_->members.size()); ++r) {
@@ -79,8 +60,7 @@ void CoordinatorCore::Witness(const VoteResult& result) {
   }
 }
 
-void CoordinatorCore::NoteDigests(const VoteResult& result) {
-  NoteDigest(result);
+void CoordinatorCore::CompareDigests(const VoteResult& result) {
   std::string diverged;
   for (size_t r = 1; r < result.digests.size(); ++r) {
     if (result.digests[r] != result.digests[0])
@@ -190,7 +170,7 @@ void CoordinatorCore::TryManifests() {
     }
     if (settled_ < version) continue;
     attempt.writing = true;
-    WriteManifest manifest{FolderOf(version), version, attempt.generation, attempt.updates, {}};
+    WriteManifest manifest{version, attempt.generation, attempt.updates, {}};
     for (const auto& [rank, info] : attempt.parts) manifest.parts.push_back(info);
     Emit(std::move(manifest));
   }
@@ -252,7 +232,7 @@ void CoordinatorCore::On(Session& session, const Evaluated& m) {
   parts[m.rank] = m.part;
   if (parts.size() < view_->members.size()) return;
   EvaluationPart sum;
-  for (const auto& [rank, part] : parts) AddTo(sum, part);
+  for (const auto& [rank, part] : parts) sum += part;
   Emit(WriteEvaluation{m.version, sum});
   latest_evaluation_ = m.version;
   evaluations_.erase(evaluations_.begin(), evaluations_.upper_bound(m.version));
@@ -285,7 +265,7 @@ void CoordinatorCore::Handle(const UserRequest& input) {
             absl::StrCat(input.target_workers, " is outside elastic.min_workers ",
                          options_.min_workers, " … elastic.max_workers ", options_.max_workers));
       }
-      const int before = restored_.target_workers.value_or(options_.expected_workers);
+      const int before = TargetWorkers();
       PersistRecord(TargetRecord{input.target_workers});
       Emit(TargetChanged{input.target_workers});
       int staying = 0;  // the newest ranks leave first
@@ -427,7 +407,7 @@ Status CoordinatorCore::GetStatus(absl::Time now) const {
   status.phase_reason = phase_reason_;
   status.position = position_;
   status.settled = settled_;
-  status.target_workers = restored_.target_workers.value_or(options_.expected_workers);
+  status.target_workers = TargetWorkers();
   status.latest_checkpoint = latest_checkpoint_;
   if (!witnessed_.empty()) status.last_result = witnessed_.back();
   const auto add = [&](const Member& member, std::optional<Rank> rank, std::string state) {

@@ -16,6 +16,16 @@ Position VoteResult::After() const {
   return {at.timeline, at.step.Next(), Attempt(0)};
 }
 
+EvaluationPart& EvaluationPart::operator+=(const EvaluationPart& other) {
+  mlm_loss += other.mlm_loss;
+  masked += other.masked;
+  masked_correct += other.masked_correct;
+  sop_loss += other.sop_loss;
+  pairs += other.pairs;
+  pairs_correct += other.pairs_correct;
+  return *this;
+}
+
 std::vector<std::string> Options::Validate() const {
   std::vector<std::string> problems;
   if (micro_batches < 1)

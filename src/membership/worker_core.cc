@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "starling/base/exit_codes.h"
+#include "membership/codes.h"
 
 namespace starling::membership {
 namespace {
@@ -65,6 +65,8 @@ void WorkerCore::Handle(const StreamLost&) { stream_open_ = false; }
 void WorkerCore::Handle(const LeaveNotice& notice) {
   if (leaving_) return;  // SIGTERM comes two or three times at a preemption; it never means "now"
   leaving_ = notice;
+  // Who has nothing and knows nobody has nothing to hand over either.
+  if (!view_ && !stream_open_) return Stop(kDrained, "asked to leave before it was a member");
   if (stream_open_) Send(DrainNotice{notice.deadline_ms, notice.reason});
 }
 
@@ -186,7 +188,7 @@ void WorkerCore::Handle(const Completion& completion) {
     return;
   }
   if (const auto* compute = std::get_if<Compute>(&command)) {
-    Finished(*compute, completion);
+    Finished(*compute);
   } else if (const auto* vote = std::get_if<Vote>(&command)) {
     Finished(*vote, completion);
   } else if (const auto* apply = std::get_if<Apply>(&command)) {
@@ -200,19 +202,13 @@ void WorkerCore::Handle(const Completion& completion) {
   } else if (const auto* copy = std::get_if<CopyState>(&command)) {
     if (form_ && copy->generation == form_->view->generation) {
       copied_ = true;
-      if (Receives(form_->transfers, *rank_)) {
-        state_ = MemberState{
-            .complete = true, .position = form_->position, .updates = completion.updates};
-        accumulator_spoilt_ = true;
-      }
+      if (Receives(form_->transfers, *rank_)) HoldFormState(completion.updates);
     }
   } else if (std::holds_alternative<InitializeFromSeed>(command) ||
              std::holds_alternative<LoadCheckpoint>(command)) {
     if (form_) {
       loaded_ = true;
-      state_ =
-          MemberState{.complete = true, .position = form_->position, .updates = completion.updates};
-      accumulator_spoilt_ = true;
+      HoldFormState(completion.updates);
     }
   } else if (const auto* evaluate = std::get_if<Evaluate>(&command)) {
     evaluated_ =
@@ -221,11 +217,15 @@ void WorkerCore::Handle(const Completion& completion) {
   }
 }
 
-void WorkerCore::Finished(const Compute& command, const Completion&) {
+// The state that the Form describes is here, whole, from wherever it came.
+void WorkerCore::HoldFormState(int64_t updates) {
+  state_ = MemberState{.complete = true, .position = form_->position, .updates = updates};
+  accumulator_spoilt_ = true;
+}
+
+void WorkerCore::Finished(const Compute& command) {
   state_.accumulated.Add(command.index);
-  plan::IntervalSet done;
-  done.Add(command.index);
-  todo_.Remove(done);
+  todo_.Remove(plan::IntervalSet::Of({{command.index, command.index + 1}}));
 }
 
 void WorkerCore::Finished(const Vote& command, const Completion& completion) {
@@ -239,15 +239,14 @@ void WorkerCore::Finished(const Vote& command, const Completion& completion) {
         "internal error: the vote of generation ", result.generation.value(), " after ",
         ToString(result.at), " holds ", result.count, " micro-batches instead of ",
         options_.micro_batches, ", or not each once; nothing was applied");
-    Send(Leaving{static_cast<int>(ExitCode::kInternal), reason});
-    Stop(static_cast<int>(ExitCode::kInternal), reason);
+    Send(Leaving{kInternal, reason});
+    Stop(kInternal, reason);
     return;
   }
   state_.pending_result = result;
   Report report{result, std::nullopt};
   if (result.outcome != Outcome::kRepeat) {
-    unsettled_.push_back(LineOf(result));
-    if (unsettled_.size() > kMaxUnsettled) unsettled_.pop_front();
+    KeepLine(result);
     if (rank_ == Rank(0)) report.line = unsettled_.back();
   }
   Send(std::move(report));
@@ -256,8 +255,7 @@ void WorkerCore::Finished(const Vote& command, const Completion& completion) {
 void WorkerCore::Finished(const Apply& command) {
   // Rolling forward by a vote this member did not see: its line is as good as anybody's.
   if (!state_.pending_result && command.result.outcome != Outcome::kRepeat) {
-    unsettled_.push_back(LineOf(command.result));
-    if (unsettled_.size() > kMaxUnsettled) unsettled_.pop_front();
+    KeepLine(command.result);
   }
   Adopt(command.result);
   if (phase_ == Phase::kActive) BeginStep();
@@ -287,8 +285,8 @@ void WorkerCore::Failed(const Command& command, const Completion& completion) {
   }
   if (!UsesNetwork(command)) {
     // Out of memory, a broken data file: this member reports why and leaves; the others go on.
-    Send(Leaving{static_cast<int>(ExitCode::kFailure), completion.reason});
-    Stop(static_cast<int>(ExitCode::kFailure), completion.reason);
+    Send(Leaving{kFailure, completion.reason});
+    Stop(kFailure, completion.reason);
     return;
   }
   // Of a generation that is already over: whoever closed it knows.
@@ -394,9 +392,10 @@ void WorkerCore::BeginStep() {
   todo_ = line_[static_cast<size_t>(rank_->value())];
 }
 
-LedgerLine WorkerCore::LineOf(const VoteResult& result) const {
-  return LedgerLine{result.After().version(), result.generation, line_,
-                    result.outcome == Outcome::kSkip, std::nullopt};
+void WorkerCore::KeepLine(const VoteResult& result) {
+  unsettled_.push_back(LedgerLine{result.After().version(), result.generation, line_,
+                                  result.outcome == Outcome::kSkip, std::nullopt});
+  if (unsettled_.size() > kMaxUnsettled) unsettled_.pop_front();
 }
 
 bool WorkerCore::SnapshotDue() const {

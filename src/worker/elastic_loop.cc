@@ -73,10 +73,7 @@ void ElasticLoop::Take(const membership::WorkerInput& input) {
     alone_since_ = std::min(alone_since_, absl::Now());
   }
   if (const auto* notice = std::get_if<membership::LeaveNotice>(&input)) {
-    // Who has nothing and knows nobody has nothing to hand over either.
-    const bool stranger = core_.view() == nullptr && alone_since_ != absl::InfiniteFuture();
-    const int64_t within_ms = stranger ? 0 : notice->deadline_ms;
-    leave_at_ = std::min(leave_at_, absl::Now() + absl::Milliseconds(within_ms));
+    leave_at_ = std::min(leave_at_, absl::Now() + absl::Milliseconds(notice->deadline_ms));
   }
   membership::WorkerOutputs outputs;
   core_.Receive(input, &outputs);

@@ -353,7 +353,7 @@ Completion Executor::Do(const membership::ClearAccumulator&) {
 // ---- beside the steps --------------------------------------------------------------------------
 
 Completion Executor::Do(const membership::Evaluate& command) {
-  train::EvaluationSums sums;
+  membership::EvaluationPart sum;
   int64_t batches = parts_.evaluation == nullptr ? 0 : parts_.evaluation->batches();
   if (options_.evaluation_batches > 0) batches = std::min(batches, options_.evaluation_batches);
   for (int64_t i = command.rank.value(); i < batches; i += command.members) {
@@ -364,16 +364,11 @@ Completion Executor::Do(const membership::Evaluate& command) {
     if (!batch.ok()) return Failure(batch.status());
     const absl::StatusOr<train::EvaluationSums> part = parts_.trainer->Evaluate(*batch);
     if (!part.ok()) return Failure(part.status());
-    sums.mlm_loss += part->mlm_loss;
-    sums.masked += part->masked;
-    sums.masked_correct += part->masked_correct;
-    sums.sop_loss += part->sop_loss;
-    sums.pairs += part->pairs;
-    sums.pairs_correct += part->pairs_correct;
+    sum += {part->mlm_loss, part->masked, part->masked_correct,
+            part->sop_loss, part->pairs,  part->pairs_correct};
     progress_.fetch_add(1, std::memory_order_relaxed);
   }
-  return {.evaluation = {sums.mlm_loss, sums.masked, sums.masked_correct, sums.sop_loss, sums.pairs,
-                         sums.pairs_correct}};
+  return {.evaluation = sum};
 }
 
 Completion Executor::Do(const membership::Snapshot& command) {

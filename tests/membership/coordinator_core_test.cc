@@ -455,7 +455,8 @@ TEST_CASE("drain: when everybody leaves, the version is checkpointed and all exi
   REQUIRE(c.Out<WriteManifest>().size() == 1);
   CHECK(c.Out<WriteManifest>()[0].parts == std::vector<std::string>{"{0}", "{1}"});
   CHECK(c.Sent<Release>(1).empty());
-  c.In(ManifestWritten{c.Out<WriteManifest>()[0].folder, version, true, ""});
+  CHECK(c.Out<WriteManifest>()[0].version == version);
+  c.In(ManifestWritten{"step-1.t1", version, true, ""});
   CHECK(c.Sent<Release>(1).back().exit_code == 75);
   CHECK(c.Sent<Release>(2).back().exit_code == 75);
   c.Drop(1);

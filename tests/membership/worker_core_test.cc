@@ -407,6 +407,14 @@ TEST_CASE("worker: SIGTERM twice is one notice; release ends it", "[membership]"
   CHECK(w.core.phase() == Phase::kStopped);
 }
 
+TEST_CASE("worker: asked to leave before it knows anybody, it leaves at once", "[membership]") {
+  Worker w;
+  w.In(StreamLost{});
+  w.In(LeaveNotice{10'000, "SIGTERM"});
+  REQUIRE(w.Exit().has_value());
+  CHECK(w.Exit()->exit_code == 75);
+}
+
 TEST_CASE("worker: a command of its own that fails makes it leave", "[membership]") {
   Worker w;
   w.Begin();

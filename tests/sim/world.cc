@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/communicator.h"
+#include "starling/checkpoint/manifest.h"
 
 namespace starling::sim {
 
@@ -746,13 +747,14 @@ void World::WriteManifest(const membership::WriteManifest& manifest) {
       Fail(absl::StrCat("I8: parts of ", ToString(manifest.version), " hold different bits"));
     }
   }
+  const std::string folder = checkpoint::FolderName(manifest.version);
   if (ok && first) {
-    disk_[manifest.folder] = {manifest.version, first->chain, manifest.updates, true};
+    disk_[folder] = {manifest.version, first->chain, manifest.updates, true};
   }
   const uint64_t life = life_;
-  queue_.After(random_.Between(500, 30'000), [this, manifest, ok, life] {
+  queue_.After(random_.Between(500, 30'000), [this, folder, version = manifest.version, ok, life] {
     if (life != life_) return;
-    ToCoordinator(membership::ManifestWritten{manifest.folder, manifest.version, ok,
+    ToCoordinator(membership::ManifestWritten{folder, version, ok,
                                               ok ? "" : "no space left on device"});
   });
 }

@@ -101,7 +101,6 @@ struct Event {
 };
 // All parts of a version are durable: write the manifest that lists them.
 struct WriteManifest {
-  std::string folder;
   Version version;
   Generation generation;
   int64_t updates = 0;
@@ -240,6 +239,7 @@ class CoordinatorCore {
   void OnReconnected(const Session& session, const Register& m);
   void OnNewerView(const Register& m);
   void EndOlderNamesake(const Member& member);
+  void CountDeath(const std::string& name);
   void HoldOffFlapping(Session& session);
 
   // Decisions that depend on time and on what has come in, taken after every input.
@@ -250,7 +250,7 @@ class CoordinatorCore {
   void CheckRunning();
   void CheckSurvey();
   void CheckForming();
-  bool StillAwaited(const MemberTrack& track) const;
+  bool Lost(const MemberTrack& track) const;  // dead, or its grace is over
   absl::Time AwaitedUntil(const MemberTrack& track) const;
 
   void DropSession(Registration registration);
@@ -259,6 +259,11 @@ class CoordinatorCore {
   void StartSurvey(const std::string& reason);
   void AdoptReportedView();
   void DropUnreachable();
+  // Its answer counts, and it may be in the next view.
+  static bool Survives(const MemberTrack& track) {
+    return track.answer && !track.gone && !track.shunned;
+  }
+  Decision DecideFromAnswers();
   void FormNext();
   bool WaitForSilentHolders() const;
   std::vector<Incarnation> Newcomers() const;  // admitted, connected, not held; oldest first
@@ -276,7 +281,7 @@ class CoordinatorCore {
   void AcceptLines(const std::vector<LedgerLine>& lines);
   void Witness(const VoteResult& result);
   void NoteDigest(const VoteResult& result);
-  void NoteDigests(const VoteResult& result);
+  void CompareDigests(const VoteResult& result);
   void Reported(MemberTrack& track, const Position& position);
   void AdoptBooks();
   void Settle();
@@ -299,8 +304,7 @@ class CoordinatorCore {
             std::map<std::string, double> phase_ms = {}, int64_t micro_batches_lost = 0);
   void SetPhase(Phase phase, std::string reason);
   bool IsMember(Incarnation incarnation) const { return tracks_.contains(incarnation); }
-  const std::string& change_reason() const { return phase_reason_; }
-  Purpose form_purpose() const { return stopping_view_ ? Purpose::kStop : Purpose::kTrain; }
+  int TargetWorkers() const { return restored_.target_workers.value_or(options_.expected_workers); }
   absl::Time Effective() const { return now_ - paused_; }  // own pauses taken out
 
   const Options options_;
@@ -315,8 +319,7 @@ class CoordinatorCore {
   Phase phase_ = Phase::kGathering;
   std::string phase_reason_;
   absl::Time phase_since_;
-  absl::Time change_since_ = absl::InfinitePast();  // first sign of the change under way
-  std::map<std::string, double> phase_ms_;          // of that change, so far
+  std::map<std::string, double> phase_ms_;  // of the change under way, so far
 
   std::shared_ptr<const View> view_;           // last journalled; null before the first
   std::optional<Form> form_;                   // of view_, to send again; cleared by Activate
@@ -330,7 +333,6 @@ class CoordinatorCore {
   Timeline timeline_;
   Timeline highest_timeline_;
   Position position_;                          // highest decided one known here
-  int64_t updates_ = 0;                        // optimizer's count at position_
   std::map<Incarnation, MemberTrack> tracks_;  // exactly the members of view_
   std::set<Incarnation> troubled_;             // of them: missing, gone or draining
   std::set<Incarnation> awaited_;              // surveying: answer to come; forming: Ready to come

@@ -128,6 +128,7 @@ struct EvaluationPart {
   int64_t pairs = 0;
   int64_t pairs_correct = 0;
   bool operator==(const EvaluationPart&) const = default;
+  EvaluationPart& operator+=(const EvaluationPart& other);
 };
 
 enum class Purpose : uint8_t {

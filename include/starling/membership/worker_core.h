@@ -184,7 +184,7 @@ class WorkerCore {
   void On(const Release& m);
   void On(const HandOver& m);
 
-  void Finished(const Compute& command, const Completion& completion);
+  void Finished(const Compute& command);
   void Finished(const Vote& command, const Completion& completion);
   void Finished(const Apply& command);
   void Failed(const Command& command, const Completion& completion);
@@ -197,7 +197,8 @@ class WorkerCore {
   void AnswerSurvey();
   void BeginStep();  // plan of the next step in the same view
   void CloseUpTo(Generation generation, const std::string& reason);
-  LedgerLine LineOf(const VoteResult& result) const;
+  void KeepLine(const VoteResult& result);  // of a step that was decided, until it is settled
+  void HoldFormState(int64_t updates);
   void Adopt(const VoteResult& result);  // position, updates, accumulator after following it
   bool SnapshotDue() const;
   bool EvaluationDue() const;
