@@ -11,6 +11,13 @@
 
 namespace starling::membership::testing {
 
+using Phase = CoordinatorCore::Phase;
+using Ids = std::vector<uint64_t>;
+
+inline plan::IntervalSet Set(int64_t begin, int64_t end) {
+  return plan::IntervalSet::Of({{begin, end}});
+}
+
 inline Options SmallOptions(int workers) {
   Options o;
   o.run_id = "run";
@@ -68,6 +75,15 @@ class Cluster {
     m.config_hash = options_.config_hash;
     m.model_hash = options_.model_hash;
     m.data_hash = 3;
+    return m;
+  }
+  // Of a worker that has been a member: it says what it was, and whether that view was active.
+  Register Returning(uint64_t id, std::shared_ptr<const View> view, MemberState state,
+                     bool active = true) const {
+    Register m = Introduction(id);
+    m.view = std::move(view);
+    m.active = active;
+    m.state = std::move(state);
     return m;
   }
   void Join(uint64_t id) { Join(Introduction(id)); }

@@ -7,6 +7,9 @@
 // coordinator journals is encoded and decoded by the production code. Every fact goes to the
 // checkers; the first contradiction stops the run (`failure()`). One thread; a seed replays
 // exactly.
+//
+// world.cc holds processes and time, world_worker.cc a worker's shell, world_streams.cc the control
+// streams, world_coordinator.cc the coordinator's driver.
 #pragma once
 
 #include <cstdint>
