@@ -92,13 +92,16 @@ std::string Describe(const Target& target) {
 
 absl::StatusOr<std::string> LoadOrMakeToken(const std::string& run_folder) {
   const std::string path = JoinPath(run_folder, kTokenFile);
-  const std::string kept = ReadTrimmed(path).value_or("");
+  absl::StatusOr<std::string> kept = ReadTrimmed(path);
+  // Only a file that is not there may be made: another one that cannot be read is somebody's.
+  if (absl::IsNotFound(kept.status())) kept = "";
+  STARLING_RETURN_IF_ERROR(kept.status());
   std::string token = FromEnvironment();
   if (!token.empty()) {
     STARLING_RETURN_IF_ERROR(CheckToken(token, kTokenVariable));
-    if (token == kept) return token;
-  } else if (!kept.empty()) {
-    STARLING_RETURN_IF_ERROR(CheckToken(kept, path));
+    if (token == *kept) return token;
+  } else if (!kept->empty()) {
+    STARLING_RETURN_IF_ERROR(CheckToken(*kept, path));
     return kept;
   } else {
     std::array<unsigned char, 32> random;

@@ -414,6 +414,14 @@ TEST_CASE("token: made once, private, kept, and checked", "[rpc]") {
   CHECK(*LoadOrMakeToken(folder.path()) == "a-token-from-the-environment");
 }
 
+TEST_CASE("token: a file that cannot be read, an error and not a new token", "[rpc]") {
+  unsetenv(kTokenVariable);
+  TempDir folder;
+  std::filesystem::create_symlink("token", folder / "token");  // leads to itself: ELOOP
+  CHECK_FALSE(LoadOrMakeToken(folder.path()).ok());
+  CHECK(std::filesystem::is_symlink(folder / "token"));
+}
+
 TEST_CASE("address: host and port, read or refused", "[rpc]") {
   CHECK(ParseHostPort("127.0.0.1:80")->port == 80);
   CHECK(ParseHostPort("[::1]:0")->host == "::1");

@@ -34,8 +34,10 @@ absl::StatusOr<Address> Resolve(const Target& target);
 std::string Describe(const Target& target);
 
 // The token of a run, for its coordinator: STARLING_TOKEN, else the content of the run folder's
-// `token` file, else 32 random bytes in hexadecimal. Afterwards the file (mode 0600) holds it.
-// InvalidArgument for a token that is shorter than 16 characters or not printable ASCII.
+// `token` file, else 32 random bytes in hexadecimal. Afterwards the file holds it: one that is
+// written here has mode 0600, one that held it already keeps its own. InvalidArgument for a token
+// that is shorter than 16 characters or not printable ASCII; the file system's error when the file
+// is there and cannot be read: it is never replaced then.
 absl::StatusOr<std::string> LoadOrMakeToken(const std::string& run_folder);
 
 // HOST:PORT, where HOST may be [v6]. InvalidArgument otherwise.
