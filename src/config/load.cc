@@ -25,14 +25,27 @@ namespace {
 
 constexpr char kEnvironmentPrefix[] = "STARLING__";
 
+// Whether `name`, a key or a path of keys, stands in `text` by itself or before a dot, and not as
+// the end or the beginning of another word.
+bool Mentions(const std::string& text, const std::string& name) {
+  const auto in_word = [&](size_t at) {
+    return at < text.size() && (absl::ascii_isalnum(text[at]) || text[at] == '_');
+  };
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    const bool begins = at == 0 || (!in_word(at - 1) && text[at - 1] != '.');
+    if (begins && !in_word(at + name.size())) return true;
+  }
+  return false;
+}
+
 // Whether a problem is about `key` or mentions it: by its whole path, or in the same section by its
 // last word.
 bool RestsOn(const Problem& problem, const std::string& key) {
   if (key.empty()) return false;
-  if (problem.key == key || absl::StrContains(problem.text, key)) return true;
+  if (problem.key == key || Mentions(problem.text, key)) return true;
   const size_t dot = key.rfind('.');
   return dot != std::string::npos && absl::StartsWith(problem.key, key.substr(0, dot + 1)) &&
-         absl::StrContains(problem.text, key.substr(dot + 1));
+         Mentions(problem.text, key.substr(dot + 1));
 }
 
 class Loader {

@@ -226,6 +226,14 @@ TEST_CASE("config: a bad value causes no second complaint that rests on its defa
   CHECK(absl::StrContains(OnlyProblem("model: {heads: 3, hidden_size: x}\n"), "model.hidden_size"));
 }
 
+TEST_CASE("config: a bad value hides no problem of a key whose name contains its own", "[config]") {
+  const LoadedConfig loaded = LoadText("model: {vocab_size: x, type_vocab_size: 0}\n");
+  const std::string problems(loaded.status().message());
+  INFO(problems);
+  CHECK(absl::StrContains(problems, "model.vocab_size: expected"));
+  CHECK(absl::StrContains(problems, "model.type_vocab_size: type_vocab_size"));
+}
+
 TEST_CASE("config: odd but possible settings are warnings", "[config]") {
   const LoadedConfig loaded = LoadText(
       "optimizer: {warmup_steps: 50}\ntraining: {steps: 10}\nelastic: {min_workers: 20}\n");
