@@ -3,11 +3,13 @@
 
 usage: summary.py RUN_FOLDER
 
-Prints losses, evaluation, recoveries and the check that every step counted every micro-batch once
-and that samples follow each other without gap; exits 1 when the ledger says otherwise.
+Prints losses, evaluation, recoveries and the check that the ledger holds every step from the first
+on, that each counted every micro-batch once, and that samples follow each other without gap from 0;
+exits 1 when the ledger says otherwise.
 """
 import json
 import pathlib
+import re
 import sys
 
 
@@ -18,35 +20,46 @@ def lines(path):
                 yield json.loads(line)
 
 
+def step_size(run):
+    """Samples and micro-batches of a step, as the run's config has them."""
+    text = (run / "config.resolved.yaml").read_text(encoding="utf-8")
+    samples, micro_batch = (int(re.search(rf"^  {key}: (\d+)$", text, re.M)[1])
+                            for key in ("global_batch", "micro_batch"))
+    return samples, samples // micro_batch
+
+
 def surviving(ledger):
     """The ledger's lines that the run's final state rests on: the last timeline's word on each step."""
-    steps = {}
+    kept = []
     for line in ledger:
-        for step in [s for s in steps if s >= line["step"] and steps[s]["timeline"] < line["timeline"]]:
-            del steps[step]
-        steps[line["step"]] = line
-    return [steps[step] for step in sorted(steps)]
+        while kept and kept[-1]["step"] >= line["step"] and kept[-1]["timeline"] < line["timeline"]:
+            kept.pop()
+        kept.append(line)
+    return kept
 
 
-def ledger_faults(ledger):
-    """Sentences about steps that did not count each micro-batch exactly once."""
-    faults, total = [], None
-    for previous, line in zip([None] + ledger, ledger):
-        spans = sorted((begin, end) for _, ranges in line["micro_batches"] for begin, end in ranges)
-        total = total or (spans[-1][1] if spans else 0)
-        position = 0
-        for begin, end in spans:
-            if begin != position:
-                faults.append(f"step {line['step']}: micro-batch {min(begin, position)} is "
-                              f"{'missing' if begin > position else 'counted twice'}")
-            position = end
-        if position != total:
-            faults.append(f"step {line['step']}: {position} micro-batches instead of {total}")
-        if previous and line["step"] != previous["step"] + 1:
-            faults.append(f"no step between {previous['step']} and {line['step']}")
-        elif previous and line["samples"][0] != previous["samples"][1] + 1:
-            faults.append(f"step {line['step']}: its samples do not follow those before it")
-    return faults, total
+def span_faults(line, micro_batches):
+    """Sentences about the micro-batches of one step that were not counted exactly once."""
+    position = 0
+    for begin, end in sorted(span for _, spans in line["micro_batches"] for span in spans):
+        if begin != position:
+            yield (f"step {line['step']}: micro-batch {min(begin, position)} is "
+                   f"{'missing' if begin > position else 'counted twice'}")
+        position = end
+    if position != micro_batches:
+        yield f"step {line['step']}: micro-batches end with {position} instead of {micro_batches}"
+
+
+def ledger_faults(ledger, samples, micro_batches):
+    """Sentences about a surviving ledger that does not hold every step from 1 on, each with all its
+    micro-batches once and with the samples that follow those of the step before."""
+    for number, line in enumerate(ledger, 1):
+        if line["step"] != number:
+            yield f"step {line['step']} stands where step {number} should"
+            return
+        if line["samples"] != [(number - 1) * samples, number * samples - 1]:
+            yield f"step {number}: its samples do not follow those before it"
+        yield from span_faults(line, micro_batches)
 
 
 def mean(values):
@@ -77,11 +90,12 @@ def print_recoveries(events):
 def main(folder):
     run = pathlib.Path(folder)
     ledger = surviving(lines(run / "ledger.jsonl"))
+    step_samples, micro_batches = step_size(run)
     metrics = list(lines(run / "metrics.jsonl"))
     if not ledger:
         print(f"{run / 'ledger.jsonl'} has no step", file=sys.stderr)
         return 1
-    faults, total = ledger_faults(ledger)
+    faults = list(ledger_faults(ledger, step_samples, micro_batches))
     losses = [m["loss"] for m in metrics if "loss" in m]
     evaluation = next((m for m in reversed(metrics) if "eval_loss" in m), None)
     samples = sum(line["samples"][1] - line["samples"][0] + 1 for line in ledger)
@@ -98,8 +112,8 @@ def main(folder):
         for fault in faults:
             row("LEDGER", fault)
         return 1
-    row("counted exactly once", f"{total} micro-batches in each of {len(ledger)} steps, "
-                                f"{total * len(ledger)} in all")
+    row("counted exactly once", f"{micro_batches} micro-batches in each of {len(ledger)} steps, "
+                                f"{micro_batches * len(ledger)} in all")
     return 0
 
 
