@@ -103,12 +103,6 @@ void DeleteOld(Fs& fs, const std::string& checkpoints, const Manifest& newest,
 
 }  // namespace
 
-bool OnAncestry(const Ancestry& ancestry, Version version) {
-  return std::any_of(ancestry.begin(), ancestry.end(), [&](const Version& last) {
-    return last.timeline == version.timeline && version.step <= last.step;
-  });
-}
-
 absl::StatusOr<CommitReport> CommitManifest(Fs& fs, const std::string& checkpoints,
                                             const Manifest& manifest,
                                             const CommitOptions& options) {

@@ -119,7 +119,7 @@ class DriverImpl final : public Driver, public rpc::ServerHandler {
   }
 
  private:
-  absl::Status CheckIdentity();
+  absl::Status CheckIdentity(RestoredState* journal);
   absl::Status Listen();
   void Run();
   void Take(Item item);
@@ -139,7 +139,6 @@ class DriverImpl final : public Driver, public rpc::ServerHandler {
   absl::Status Do(Reply& output);
   absl::Status Do(TargetChanged& output);
   absl::Status Do(Ended& output);
-  checkpoint::Ancestry Ancestry() const;
   void RefuseQueued();
   void TidyUp();
 
@@ -155,7 +154,6 @@ class DriverImpl final : public Driver, public rpc::ServerHandler {
   std::string endpoint_, http_address_;
 
   // Of the driver's thread.
-  RestoredState journal_;  // folded along: identity and ancestry for manifests
   CoordinatorOutputs outputs_;
   std::map<Registration, int64_t> local_pids_;  // of connected workers on this host
   std::map<uint64_t, std::function<void(rpc::RequestReply)>> questions_;  // by request id
@@ -177,10 +175,11 @@ absl::Status DriverImpl::Begin() {
                         ExitCode::kConfig);
   }
   STARLING_ASSIGN_OR_RETURN(folder_, RunFolder::Open(options_.fs, options_.run_folder));
-  journal_ = folder_->restored();
-  STARLING_RETURN_IF_ERROR(CheckIdentity());
+  RestoredState journal = folder_->restored();
+  STARLING_RETURN_IF_ERROR(CheckIdentity(&journal));
   recorder_ = std::make_unique<Recorder>(&options_, folder_.get(), &metrics_);
-  core_ = std::make_unique<CoordinatorCore>(options_.membership, journal_, options_.clock->Now(),
+  core_ = std::make_unique<CoordinatorCore>(options_.membership, std::move(journal),
+                                            options_.clock->Now(),
                                             [](Generation) { return NewSecret(); });
   manifests_ = std::make_unique<ManifestWriter>(
       options_.fs, folder_->checkpoints(),
@@ -191,18 +190,18 @@ absl::Status DriverImpl::Begin() {
 }
 
 // The folder belongs to one run, and a run's steps have one meaning.
-absl::Status DriverImpl::CheckIdentity() {
-  if (!journal_.run) return absl::OkStatus();
+absl::Status DriverImpl::CheckIdentity(RestoredState* journal) {
+  if (!journal->run) return absl::OkStatus();
   const Options& options = options_.membership;
-  if (journal_.run->run_id != options.run_id) {
+  if (journal->run->run_id != options.run_id) {
     return WithExitCode(
         absl::InvalidArgumentError(absl::StrCat(
-            options_.run_folder, " holds run '", journal_.run->run_id, "', the config names run '",
+            options_.run_folder, " holds run '", journal->run->run_id, "', the config names run '",
             options.run_id, "': use another run.directory or the old run.name")),
         ExitCode::kConfig);
   }
-  if (journal_.run->config_hash == options.config_hash &&
-      journal_.run->model_hash == options.model_hash) {
+  if (journal->run->config_hash == options.config_hash &&
+      journal->run->model_hash == options.model_hash) {
     return absl::OkStatus();
   }
   if (!options.accept_config_change) {
@@ -213,10 +212,10 @@ absl::Status DriverImpl::CheckIdentity() {
             "config.resolved.yaml): say --accept-config-change to go on with it")),
         ExitCode::kConfig);
   }
-  RunRecord run = *journal_.run;
+  RunRecord run = *journal->run;
   run.config_hash = options.config_hash;
   run.model_hash = options.model_hash;
-  journal_.Fold(run);
+  journal->Fold(run);
   STARLING_RETURN_IF_ERROR(folder_->AppendJournal(run));
   return folder_->SyncJournal();
 }
@@ -333,8 +332,8 @@ void DriverImpl::NoteProcess(const CoordinatorInput& input) {
 }
 
 void DriverImpl::CheckJournalledProcesses() {
-  if (!journal_.form) return;
-  for (const Member& member : journal_.form->view.members) {
+  if (!core_->view()) return;
+  for (const Member& member : core_->view()->members) {
     if (member.host == HostId() && ProcessIsGone(member.pid)) {
       Receive(ProcessDied{member.host, member.pid,
                           absl::StrCat("its process ", member.pid, " is gone")});
@@ -349,7 +348,6 @@ absl::Status DriverImpl::Perform(CoordinatorOutput& output) {
 }
 
 absl::Status DriverImpl::Do(Persist& output) {
-  journal_.Fold(output.record);
   if (const auto* term = std::get_if<TermRecord>(&output.record)) recorder_->set_term(term->term);
   return folder_->AppendJournal(output.record);
 }
@@ -397,15 +395,16 @@ absl::Status DriverImpl::Do(WriteManifest& output) {
   manifest.samples_consumed = output.version.step.value() * options_.global_batch;
   manifest.config_hash = ToHex(options_.membership.config_hash);
   manifest.model_hash = ToHex(options_.membership.model_hash);
-  manifest.data_hash = ToHex(journal_.run ? journal_.run->data_hash : 0);
+  manifest.data_hash = ToHex(output.data_hash);
   manifest.seed = options_.seed;
   job.options.keep = options_.keep_checkpoints;
-  job.options.ancestry = Ancestry();
+  job.options.ancestry = std::move(output.ancestry);
   const Version version = output.version;
   job.order = std::move(output);
   if (!manifests_->Submit(std::move(job))) {
-    inputs_.TryPush(CoordinatorInput(
-        ManifestWritten{checkpoint::FolderName(version), version, false, "earlier checkpoints are still being completed"}));
+    inputs_.TryPush(
+        CoordinatorInput(ManifestWritten{checkpoint::FolderName(version), version, false,
+                                         "earlier checkpoints are still being completed"}));
   }
   return absl::OkStatus();
 }
@@ -429,16 +428,6 @@ absl::Status DriverImpl::Do(TargetChanged& output) {
 absl::Status DriverImpl::Do(Ended& output) {
   ending_ = output;
   return absl::OkStatus();
-}
-
-checkpoint::Ancestry DriverImpl::Ancestry() const {
-  Timeline timeline = journal_.form ? journal_.form->position.timeline : Timeline(0);
-  checkpoint::Ancestry ancestry{{timeline, Step(std::numeric_limits<int64_t>::max())}};
-  for (auto fork = journal_.forks.find(timeline); fork != journal_.forks.end();
-       fork = journal_.forks.find(ancestry.back().timeline)) {
-    ancestry.push_back(fork->second);
-  }
-  return ancestry;
 }
 
 // ---- the end -----------------------------------------------------------------------------------

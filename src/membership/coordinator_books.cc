@@ -170,7 +170,12 @@ void CoordinatorCore::TryManifests() {
     }
     if (settled_ < version) continue;
     attempt.writing = true;
-    WriteManifest manifest{version, attempt.generation, attempt.updates, {}};
+    WriteManifest manifest{.version = version,
+                           .generation = attempt.generation,
+                           .updates = attempt.updates,
+                           .parts = {},
+                           .data_hash = restored_.run->data_hash,
+                           .ancestry = CurrentAncestry()};
     for (const auto& [rank, info] : attempt.parts) manifest.parts.push_back(info);
     Emit(std::move(manifest));
   }

@@ -74,8 +74,9 @@ CoordinatorCore::CoordinatorCore(Options options, RestoredState restored, absl::
   } else {
     SetPhase(Phase::kGathering, "waits for workers");
   }
+  const Ancestry ancestry = CurrentAncestry();
   for (const CheckpointRecord& checkpoint : restored_.checkpoints) {
-    if (!OnAncestry(checkpoint.version)) continue;
+    if (!OnAncestry(ancestry, checkpoint.version)) continue;
     if (!latest_checkpoint_ || *latest_checkpoint_ < checkpoint.version) {
       latest_checkpoint_ = checkpoint.version;
     }

@@ -357,10 +357,13 @@ Generation CoordinatorCore::TakeGeneration() {
 }
 
 std::optional<RestoreSource> CoordinatorCore::NewestCheckpoint() const {
+  const Ancestry ancestry = CurrentAncestry();
   std::optional<RestoreSource> newest;
   for (const CheckpointRecord& checkpoint : restored_.checkpoints) {
-    if (restored_.bad_checkpoints.contains(checkpoint.folder) || !OnAncestry(checkpoint.version))
+    if (restored_.bad_checkpoints.contains(checkpoint.folder) ||
+        !OnAncestry(ancestry, checkpoint.version)) {
       continue;
+    }
     if (!newest || newest->version.step <= checkpoint.version.step) {
       newest = RestoreSource{checkpoint.folder, checkpoint.version};
     }
@@ -368,19 +371,31 @@ std::optional<RestoreSource> CoordinatorCore::NewestCheckpoint() const {
   return newest;
 }
 
-// Whether `version` lies on the history that the current timeline continues.
-bool CoordinatorCore::OnAncestry(const Version& version) const {
-  if (!view_) return true;  // no journal: what is on the disk is all there is
-  Timeline timeline = timeline_;
-  Step limit(std::numeric_limits<int64_t>::max());
-  for (;;) {
-    if (version.timeline == timeline) return version.step <= limit;
-    const auto fork = restored_.forks.find(timeline);
-    // A later history whose beginning went with the journal: what is older is all there is.
-    if (fork == restored_.forks.end()) return timeline.value() > 1 && version.timeline < timeline;
-    limit = std::min(limit, fork->second.step);
-    timeline = fork->second.timeline;
+// The history that the current timeline continues, as far as checkpoints are there.
+Ancestry CoordinatorCore::CurrentAncestry() const {
+  constexpr Step kAll(std::numeric_limits<int64_t>::max());
+  Ancestry ancestry;
+  std::set<Timeline> others;
+  for (const CheckpointRecord& checkpoint : restored_.checkpoints) {
+    others.insert(checkpoint.version.timeline);
   }
+  if (view_) {
+    ancestry.push_back({timeline_, kAll});
+    for (auto fork = restored_.forks.find(timeline_); fork != restored_.forks.end();
+         fork = restored_.forks.find(fork->second.timeline)) {
+      ancestry.push_back(
+          {fork->second.timeline, std::min(ancestry.back().step, fork->second.step)});
+    }
+    // A later history whose beginning went with the journal: what is older is all there is.
+    const Timeline oldest = ancestry.back().timeline;
+    if (oldest.value() <= 1) return ancestry;
+    std::erase_if(others, [&](Timeline timeline) { return timeline >= oldest; });
+  }
+  // Without a journal what is on the disk is all there is.
+  for (auto timeline = others.rbegin(); timeline != others.rend(); ++timeline) {
+    ancestry.push_back({*timeline, kAll});
+  }
+  return ancestry;
 }
 
 }  // namespace starling::membership

@@ -468,6 +468,43 @@ TEST_CASE("driver: the journal is lost while workers train, their majority is ad
   CHECK(run.workers["w0"]->weights() == run.workers["w1"]->weights());
 }
 
+TEST_CASE("driver: a journal lost on a later timeline, checkpoints of the older one stay",
+          "[coordinator]") {
+  membership::Options options = ProtocolOptions(8, 2);
+  options.checkpoint_every = 4;
+  options.patience = absl::Milliseconds(100);
+  options.detection = absl::Milliseconds(500);
+  RunFixture run(options);
+  run.network.AllowUpTo(6 * kMicroBatches);
+  run.StartDriver();
+  run.AddWorker("w0");
+  run.AddWorker("w1");
+  REQUIRE(run.watch.AwaitStep(6));
+  REQUIRE(run.watch.AwaitEvent("checkpoint"));
+  run.driver->Abandon(1, "test");
+  run.driver->Wait();
+  run.driver.reset();
+  run.workers.clear();
+  run.network.AllowUpTo(9 * kMicroBatches + 2);  // steps 5 and 6 once more, and 7
+  run.StartDriver();
+  run.AddWorker("x0");
+  run.AddWorker("x1");
+  REQUIRE(run.watch.AwaitStep(7));  // of timeline 2, which continues step 4 of timeline 1
+  run.driver->Abandon(1, "test");
+  run.driver->Wait();
+  run.driver.reset();
+  REQUIRE(RealFs().Remove(run.path("journal/journal.bin")).ok());
+  run.StartDriver();
+  REQUIRE(run.watch.AwaitEvent("adopted"));
+  run.network.AllowUpTo(kNoLimit);
+  REQUIRE(run.driver->WaitFor(kDeadline));
+  CHECK(run.driver->Wait().exit_code == 0);
+  for (const char* kept : {"step-4.t1", "step-4.t2", "step-8.t2"}) {
+    INFO(kept);
+    CHECK(checkpoint::Verify(run.path(absl::StrCat("checkpoints/", kept))).ok());
+  }
+}
+
 TEST_CASE("driver: a disk that fails under the journal, ends with 74 and promises nothing",
           "[coordinator]") {
   RunFixture run(ProtocolOptions(20, 1));

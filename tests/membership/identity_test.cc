@@ -40,9 +40,8 @@ TEST_CASE("manifest: the ancestry is the way back through the restores", "[membe
 TEST_CASE("manifest: after a lost journal everything older counts, as it does for a restore",
           "[membership]") {
   RestoredState state;  // no journal: what is on the disk
-  state.checkpoints = {{"step-4.t1", At(1, 4), true},
-                       {"step-8.t2", At(2, 8), true},
-                       {"step-9.t3", At(3, 9), true}};
+  state.checkpoints = {
+      {"step-4.t1", At(1, 4), true}, {"step-8.t2", At(2, 8), true}, {"step-9.t3", At(3, 9), true}};
   Cluster c(SmallOptions(1), state);
   Register m = c.Introduction(1);
   m.view = std::make_shared<View>(View{Generation(40), {Cluster::MemberOf(1)}});

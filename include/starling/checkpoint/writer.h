@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "starling/base/ancestry.h"
 #include "starling/base/fs.h"
 #include "starling/base/ids.h"
 #include "starling/checkpoint/manifest.h"
@@ -51,13 +52,6 @@ struct TensorSlice {
 // and the temporary one is removed, when the disk still allows it.
 absl::StatusOr<Part> WritePart(Fs& fs, const std::string& folder, const PartSpec& spec,
                                std::span<const TensorSlice> slices);
-
-// From which histories checkpoints count: (timeline, last step taken over from it), newest first.
-// A run that was restored from step 40 of timeline 1 has {(2, largest), (1, 40)}.
-using Ancestry = std::vector<Version>;
-
-// Whether `version` lies on the ancestry.
-bool OnAncestry(const Ancestry& ancestry, Version version);
 
 struct CommitOptions {
   int keep = 3;                      // complete checkpoints to keep, this one included; 0 = all

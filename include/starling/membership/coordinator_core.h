@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "starling/base/ancestry.h"
 #include "starling/membership/decide.h"
 #include "starling/membership/journal.h"
 #include "starling/membership/messages.h"
@@ -105,6 +106,8 @@ struct WriteManifest {
   Generation generation;
   int64_t updates = 0;
   std::vector<std::string> parts;  // by rank: manifest entries (JSON)
+  uint64_t data_hash = 0;          // of the run's data
+  Ancestry ancestry;               // checkpoints on it are kept as long as their number allows
 };
 struct Reply {
   uint64_t id = 0;
@@ -274,7 +277,7 @@ class CoordinatorCore {
   void EnterView(const Form& form, FormRecord record);
   void FailAttemptsOfLost(const View& old_view);
   std::optional<RestoreSource> NewestCheckpoint() const;
-  bool OnAncestry(const Version& version) const;
+  Ancestry CurrentAncestry() const;
   Generation TakeGeneration();
   void ActivateView();
 
