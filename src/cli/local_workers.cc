@@ -122,12 +122,18 @@ absl::Status LocalWorkers::FillTo(int target, absl::Time now, std::vector<std::s
 }
 
 absl::Status LocalWorkers::StartDue(absl::Time now, std::vector<std::string>* started) {
+  absl::Status result;
   for (auto& [number, slot] : slots_) {
     if (slot.restart_at > now) continue;
-    STARLING_RETURN_IF_ERROR(Start(SlotName(number), &slot, now));
+    if (absl::Status status = Start(SlotName(number), &slot, now); !status.ok()) {
+      ++slot.failures;
+      slot.restart_at = now + RestartDelay(slot);
+      result.Update(status);
+      continue;
+    }
     started->push_back(SlotName(number));
   }
-  return absl::OkStatus();
+  return result;
 }
 
 absl::Status LocalWorkers::Start(const std::string& name, Slot* slot, absl::Time now) {
@@ -201,11 +207,14 @@ WorkerEnd LocalWorkers::Ended(const std::string& name, Slot* slot, int status, a
   if (end.wanted) return end;
   slot->failures += drained ? 0 : 1;
   if (over || slot->hopeless || !options_.restart_delay) return end;
-  const int doublings = std::clamp(slot->failures - 1, 0, 20);
-  end.restart_in =
-      std::min(options_.restart_delay_limit, *options_.restart_delay * (1 << doublings));
+  end.restart_in = RestartDelay(*slot);
   slot->restart_at = now + *end.restart_in;
   return end;
+}
+
+absl::Duration LocalWorkers::RestartDelay(const Slot& slot) const {
+  const int doublings = std::clamp(slot.failures - 1, 0, 20);
+  return std::min(options_.restart_delay_limit, *options_.restart_delay * (1 << doublings));
 }
 
 bool LocalWorkers::AllGone() const { return alive() == 0 && NextStart() == absl::InfiniteFuture(); }

@@ -45,7 +45,8 @@ class LocalWorkers {
   // restarts beyond it. Nobody alive is ended: the coordinator drains. Names of those started are
   // appended to `started`. Errors: the system starts no more processes.
   absl::Status FillTo(int target, absl::Time now, std::vector<std::string>* started);
-  // Starts those whose restart is due.
+  // Starts those whose restart is due. One that cannot be started counts as failed once more and is
+  // due again later; the others are started all the same. Errors: the first of them.
   absl::Status StartDue(absl::Time now, std::vector<std::string>* started);
   // Earliest restart; InfiniteFuture when there is none.
   absl::Time NextStart() const;
@@ -80,6 +81,8 @@ class LocalWorkers {
 
   absl::Status Start(const std::string& name, Slot* slot, absl::Time now);
   WorkerEnd Ended(const std::string& name, Slot* slot, int status, absl::Time now, bool over);
+  // Grows with the slot's failures. REQUIRES: options_.restart_delay.
+  absl::Duration RestartDelay(const Slot& slot) const;
   std::string OutputPath(const std::string& name) const;
   std::string NewestLog(const std::string& name) const;
   std::string LastWords(const std::string& name, const Slot& slot) const;

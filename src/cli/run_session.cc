@@ -89,7 +89,7 @@ int RunSession::Run() {
     Wait(std::min(absl::Now() + kLookAgain, workers_.NextStart()));
     TakeSignals();
     TakeSaid();
-    if (killed_) return KillAll(*exit_code_);
+    if (killed_) return KillAll();
     if (ended_) return Finish();
     LookAfterWorkers();
     GiveUpIfHopeless();
@@ -152,7 +152,8 @@ void RunSession::TakeSignals() {
   while (read(signals_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
     if (info.ssi_signo == SIGCHLD) continue;  // looked after each turn
     const bool interrupt = info.ssi_signo == SIGINT;
-    if (interrupt && stop_asked_ && exit_code_ == kInterrupted) {
+    // The second Ctrl-C ends at once, whatever asked the run to stop before the first one.
+    if (interrupt && std::exchange(interrupted_, true)) {
       killed_ = true;
       return;
     }
@@ -282,12 +283,12 @@ void RunSession::Stop(int exit_code, const std::string& reason) {
   driver_->Request(std::move(request), [](rpc::RequestReply) {});
 }
 
-int RunSession::KillAll(int exit_code) {
+int RunSession::KillAll() {
   workers_.Signal(SIGKILL);
   progress_.Finish("");
   progress_.Print("stopped at once; the newest checkpoint is where the next start goes on");
-  driver_->Abandon(exit_code, "interrupted twice");
-  return exit_code;
+  driver_->Abandon(kInterrupted, "interrupted twice");
+  return kInterrupted;
 }
 
 // The coordinator is done: children have their release and write what they still write.

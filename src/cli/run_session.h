@@ -55,7 +55,7 @@ class RunSession {
   void Show(const WorkerEnd& end);
   void GiveUpIfHopeless();
   void Stop(int exit_code, const std::string& reason);
-  int KillAll(int exit_code);
+  int KillAll();
   int Finish();
   std::string ProgressLine(const coordinator::StepSummary& step);
   std::string Summary(int exit_code) const;
@@ -77,9 +77,10 @@ class RunSession {
   std::optional<WorkerEnd> last_end_;                // of a worker that failed
   std::deque<std::pair<absl::Time, int64_t>> pace_;  // (time, step) of the last steps, for the ETA
   bool stop_asked_ = false;                          // by us
+  bool interrupted_ = false;                         // Ctrl-C once
   bool over_ = false;                                // nobody is started any more
   bool killed_ = false;
-  bool trained_ = false;  // a step was decided in this session
+  bool trained_ = false;  // a step was decided since the start
 };
 
 }  // namespace starling::cli

@@ -4,31 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <functional>
 #include <random>
 #include <sstream>
-#include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace starling::testing {
 namespace {
 
 using Json = nlohmann::json;
-constexpr std::chrono::seconds kPatience(60);
-constexpr std::chrono::milliseconds kLookAgain(10);
-
-// Looks until `condition` holds or patience ends; returns whether it held.
-bool Await(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(kLookAgain);
-  }
-  return true;
-}
 
 std::string SmallText() {
   static const char* const kWords[] = {"зима",  "лес",  "снег",  "река",  "дом",   "поле",
@@ -123,12 +109,13 @@ void RealRun::Start(int workers, std::vector<std::string> more, int pace_ms) {
   ++starts_;
   pid_ = StartProgram(words, {absl::StrCat("STARLING_FAULT=pace@ms=", pace_ms)}, dir_ / "out",
                       dir_ / absl::StrCat("err", starts_));
+  watch_.emplace(pid_, std::vector<std::string>{dir_.path(), run_});
 }
 
 int RealRun::WaitForExit() {
   REQUIRE(pid_ != 0);
   int status = 0;
-  const bool ended = Await([&] { return waitpid(pid_, &status, WNOHANG) == pid_; });
+  const bool ended = watch_->Await([&] { return waitpid(pid_, &status, WNOHANG) == pid_; });
   UNSCOPED_INFO(said());
   REQUIRE(ended);
   pid_ = 0;
@@ -173,14 +160,23 @@ Json RealRun::Status() {
 }
 
 void RealRun::WaitForStep(int64_t step) {
-  const bool reached = Await([&] { return LastStep() >= step; });
+  REQUIRE(pid_ != 0);
+  const bool reached = watch_->Await([&] { return LastStep() >= step; });
   INFO("step " << LastStep() << " instead of " << step << "\n" << said());
   REQUIRE(reached);
 }
 
+void RealRun::WaitUntilSaid(const std::string& text) {
+  REQUIRE(pid_ != 0);
+  const bool heard = watch_->Await([&] { return absl::StrContains(said(), text); });
+  INFO("waited for \"" << text << "\"\n" << said());
+  REQUIRE(heard);
+}
+
 Json RealRun::WaitForMembers(size_t members) {
+  REQUIRE(pid_ != 0);
   Json last;
-  const bool reached = Await([&] {
+  const bool reached = watch_->Await([&] {
     const std::optional<Json> status = TryStatus();
     if (!status) return false;
     last = *status;

@@ -1,5 +1,5 @@
 // `starling run` with real workers on a small Russian text, as processes: started, watched through
-// ledger and status, disturbed, and checked. Waiting is polling with a deadline. One thread.
+// ledger and status, disturbed, and checked. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/run_program.h"
+#include "cli/watch.h"
 #include "support/temp_dir.h"
 
 namespace starling::testing {
@@ -45,7 +46,10 @@ class RealRun {
 
   // Waits until the ledger has `step` or later. Fails the test after a minute.
   void WaitForStep(int64_t step);
-  // Waits until so many members are active; returns the status.
+  // Waits until standard error holds this text. Fails the test after a minute.
+  void WaitUntilSaid(const std::string& text);
+  // Waits until so many members are active; returns the status. Looks whenever a file of the run
+  // changes, so steps must go on.
   nlohmann::json WaitForMembers(size_t members);
   nlohmann::json Status();
   // SIGKILL to the workers with these ranks, at once.
@@ -69,6 +73,7 @@ class RealRun {
   TempDir dir_;
   std::string run_;
   pid_t pid_ = 0;
+  std::optional<Watch> watch_;  // of the last Start
   int starts_ = 0;
 };
 
