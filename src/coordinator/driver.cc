@@ -119,7 +119,6 @@ class DriverImpl final : public Driver, public rpc::ServerHandler {
   }
 
  private:
-  absl::Status CheckIdentity(RestoredState* journal);
   absl::Status Listen();
   void Run();
   void Take(Item item);
@@ -175,11 +174,11 @@ absl::Status DriverImpl::Begin() {
                         ExitCode::kConfig);
   }
   STARLING_ASSIGN_OR_RETURN(folder_, RunFolder::Open(options_.fs, options_.run_folder));
-  RestoredState journal = folder_->restored();
-  STARLING_RETURN_IF_ERROR(CheckIdentity(&journal));
+  const RestoredState& journal = folder_->restored();
+  STARLING_RETURN_IF_ERROR(
+      Annotate(CheckIdentity(options_.membership, journal), options_.run_folder));
   recorder_ = std::make_unique<Recorder>(&options_, folder_.get(), &metrics_);
-  core_ = std::make_unique<CoordinatorCore>(options_.membership, std::move(journal),
-                                            options_.clock->Now(),
+  core_ = std::make_unique<CoordinatorCore>(options_.membership, journal, options_.clock->Now(),
                                             [](Generation) { return NewSecret(); });
   manifests_ = std::make_unique<ManifestWriter>(
       options_.fs, folder_->checkpoints(),
@@ -187,37 +186,6 @@ absl::Status DriverImpl::Begin() {
   STARLING_RETURN_IF_ERROR(Listen());
   thread_ = std::thread([this] { Run(); });
   return absl::OkStatus();
-}
-
-// The folder belongs to one run, and a run's steps have one meaning.
-absl::Status DriverImpl::CheckIdentity(RestoredState* journal) {
-  if (!journal->run) return absl::OkStatus();
-  const Options& options = options_.membership;
-  if (journal->run->run_id != options.run_id) {
-    return WithExitCode(
-        absl::InvalidArgumentError(absl::StrCat(
-            options_.run_folder, " holds run '", journal->run->run_id, "', the config names run '",
-            options.run_id, "': use another run.directory or the old run.name")),
-        ExitCode::kConfig);
-  }
-  if (journal->run->config_hash == options.config_hash &&
-      journal->run->model_hash == options.model_hash) {
-    return absl::OkStatus();
-  }
-  if (!options.accept_config_change) {
-    return WithExitCode(
-        absl::InvalidArgumentError(absl::StrCat(
-            "the config changes the meaning of a step of the run in ", options_.run_folder,
-            " (model, data, seed, batch, optimizer, schedule or precision; compare with its "
-            "config.resolved.yaml): say --accept-config-change to go on with it")),
-        ExitCode::kConfig);
-  }
-  RunRecord run = *journal->run;
-  run.config_hash = options.config_hash;
-  run.model_hash = options.model_hash;
-  journal->Fold(run);
-  STARLING_RETURN_IF_ERROR(folder_->AppendJournal(run));
-  return folder_->SyncJournal();
 }
 
 absl::Status DriverImpl::Listen() {
@@ -354,7 +322,7 @@ absl::Status DriverImpl::Do(Persist& output) {
 
 absl::Status DriverImpl::Do(SendToWorker& output) {
   STARLING_RETURN_IF_ERROR(folder_->SyncJournal());
-  if (std::holds_alternative<Settled>(output.message)) {
+  if (std::holds_alternative<Settled>(*output.message)) {
     STARLING_RETURN_IF_ERROR(folder_->SyncLedger());
   }
   server_->Send(output.registration, output.message);

@@ -355,7 +355,7 @@ void CoordinatorCore::EndRun(int member_code, int exit_code, const std::string& 
     if (!track.gone && SessionOf(incarnation) == nullptr) untold_.insert(incarnation);
   }
   for (const auto& [registration, session] : sessions_) {
-    Emit(SendToWorker{registration, Release{member_code, reason}});
+    SendTo(registration, Release{member_code, reason});
   }
 }
 
@@ -386,13 +386,20 @@ std::string CoordinatorCore::NameOf(Incarnation incarnation) const {
 
 void CoordinatorCore::Send(Incarnation to, CoordinatorMessage message) {
   if (const Session* session = SessionOf(to)) {
-    Emit(SendToWorker{session->registration, std::move(message)});
+    SendTo(session->registration, std::move(message));
   }
 }
 
-void CoordinatorCore::Broadcast(const CoordinatorMessage& message) {
+void CoordinatorCore::SendTo(Registration registration, CoordinatorMessage message) {
+  Emit(SendToWorker{registration, std::make_shared<const CoordinatorMessage>(std::move(message))});
+}
+
+void CoordinatorCore::Broadcast(CoordinatorMessage message) {
+  const auto shared = std::make_shared<const CoordinatorMessage>(std::move(message));
   for (const Member& member : view_->members) {
-    if (!tracks_.at(member.incarnation).gone) Send(member.incarnation, message);
+    const Session* session = SessionOf(member.incarnation);
+    if (session == nullptr || tracks_.at(member.incarnation).gone) continue;
+    Emit(SendToWorker{session->registration, shared});
   }
 }
 

@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "membership/codes.h"
+#include "starling/base/exit_codes.h"
+#include "starling/base/status.h"
 
 namespace starling::membership {
 
@@ -27,6 +29,36 @@ std::string ToString(CoordinatorCore::Phase phase) {
       return "ended";
   }
   return "?";
+}
+
+namespace {
+
+// Whether the journal's run takes steps as `options` say.
+bool SameMeaning(const Options& options, const RestoredState& restored) {
+  return restored.run && restored.run->config_hash == options.config_hash &&
+         restored.run->model_hash == options.model_hash;
+}
+
+}  // namespace
+
+absl::Status CheckIdentity(const Options& options, const RestoredState& restored) {
+  if (!restored.run) return absl::OkStatus();
+  if (restored.run->run_id != options.run_id) {
+    return WithExitCode(
+        absl::InvalidArgumentError(absl::StrCat(
+            "the folder holds run '", restored.run->run_id, "', the config names run '",
+            options.run_id, "': use another run.directory or the old run.name")),
+        ExitCode::kConfig);
+  }
+  if (!SameMeaning(options, restored) && !options.accept_config_change) {
+    return WithExitCode(
+        absl::InvalidArgumentError(
+            "the config changes the meaning of a step (model, data, seed, batch, optimizer, "
+            "schedule or precision differ): use the run's config.resolved.yaml, or say "
+            "--accept-config-change"),
+        ExitCode::kConfig);
+  }
+  return absl::OkStatus();
 }
 
 CoordinatorCore::CoordinatorCore(Options options, RestoredState restored, absl::Time now,
@@ -100,19 +132,11 @@ void CoordinatorCore::Receive(const CoordinatorInput& input, absl::Time now,
 }
 
 void CoordinatorCore::Begin() {
-  const bool known = restored_.run.has_value();
-  const bool same = known && restored_.run->config_hash == options_.config_hash &&
-                    restored_.run->model_hash == options_.model_hash;
-  if (!known || (!same && options_.accept_config_change)) {
+  if (!SameMeaning(options_, restored_)) {
+    const bool known = restored_.run.has_value();
     if (known) Note("config_changed", "", "accepted by --accept-config-change");
     PersistRecord(RunRecord{options_.run_id, options_.config_hash, options_.model_hash,
                             known ? restored_.run->data_hash : 0});
-  } else if (!same) {
-    EndRun(kConfig, kConfig,
-           "the configuration changes the meaning of a step of this run (model, data, seed, batch, "
-           "optimizer, schedule or precision differ): use the run's config.resolved.yaml, or say "
-           "--accept-config-change");
-    return;
   }
   PersistRecord(TermRecord{term_});
   if (restored_.done && restored_.done->step.value() >= options_.total_steps) {

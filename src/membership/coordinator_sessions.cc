@@ -116,12 +116,12 @@ void CoordinatorCore::OnRegister(Registration registration, const Register& m) {
   }
   if (ending_) {
     untold_.erase(m.member.incarnation);
-    Emit(SendToWorker{registration, Release{member_code_, end_reason_}});
+    SendTo(registration, Release{member_code_, end_reason_});
     return;
   }
   if (const std::optional<Refused> refusal = RefusalFor(m)) {
     Note("refused", m.member.name, refusal->reason);
-    Emit(SendToWorker{registration, *refusal});
+    SendTo(registration, *refusal);
     return;
   }
   if (restored_.run->data_hash != m.data_hash) {
@@ -156,7 +156,7 @@ void CoordinatorCore::OnRegister(Registration registration, const Register& m) {
   const bool newer = m.view && (!view_ || m.view->generation > view_->generation);
   const bool go_on = member && m.active && m.view && m.view->generation == view_->generation &&
                      (phase_ == Phase::kReconnecting || phase_ == Phase::kRunning);
-  Emit(SendToWorker{registration, Registered{term_, registration, go_on}});
+  SendTo(registration, Registered{term_, registration, go_on});
   if (newer) {
     OnNewerView(m);
   } else if (member) {
@@ -187,8 +187,7 @@ void CoordinatorCore::EndOlderNamesake(const Member& member) {
     }
   }
   for (Registration registration : older) {
-    Emit(SendToWorker{registration,
-                      Release{kFenced, "a newer incarnation of this worker registered"}});
+    SendTo(registration, Release{kFenced, "a newer incarnation of this worker registered"});
     fenced_.insert(sessions_.at(registration).member.incarnation);
     DropSession(registration);
   }

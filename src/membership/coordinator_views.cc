@@ -74,7 +74,7 @@ void CoordinatorCore::AdoptReportedView() {
   for (const auto& [registration, session] : sessions_) {
     if (!session.had_view || IsMember(session.member.incarnation)) continue;
     fenced_.insert(session.member.incarnation);
-    Emit(SendToWorker{registration, Release{kFenced, "dropped from the run by a newer view"}});
+    SendTo(registration, Release{kFenced, "dropped from the run by a newer view"});
   }
   Note("adopted", "", record.reason);
   PersistRecord(std::move(record));
@@ -324,7 +324,7 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
   joiner_since_ = Newcomers().empty() ? absl::InfiniteFuture() : now_;
   phase_ms_["survey"] = absl::ToDoubleMilliseconds(now_ - phase_since_);
   SetPhase(Phase::kForming, phase_reason_);
-  for (Incarnation incarnation : awaited_) Send(incarnation, form);
+  Broadcast(form);
 }
 
 void CoordinatorCore::ActivateView() {

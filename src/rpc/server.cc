@@ -22,6 +22,7 @@ namespace starling::rpc {
 namespace {
 
 using membership::UserRequest;
+using Message = std::shared_ptr<const membership::CoordinatorMessage>;
 
 const grpc::Status& Unauthenticated() {
   static const grpc::Status& status = *new grpc::Status(
@@ -47,7 +48,7 @@ class GrpcServer final : public Server, public pb::Coordinator::CallbackService 
 
   absl::Status Listen();
   int port() const override { return port_; }
-  void Send(Registration registration, const membership::CoordinatorMessage& message) override;
+  void Send(Registration registration, const Message& message) override;
   void Close(Registration registration) override;
   void Shutdown(absl::Duration grace) override;
 
@@ -89,7 +90,7 @@ class GrpcServer final : public Server, public pb::Coordinator::CallbackService 
  private:
   grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, UserRequest request,
                                 pb::RequestReply* reply);
-  WorkerStream::Message Converted(const membership::CoordinatorMessage& message);
+  WorkerStream::Message Converted(const Message& message);
   std::shared_ptr<WorkerStream> Find(Registration registration);
   std::vector<std::shared_ptr<WorkerStream>> All();
   void Forget(Registration registration);
@@ -103,9 +104,9 @@ class GrpcServer final : public Server, public pb::Coordinator::CallbackService 
   std::map<Registration, std::shared_ptr<WorkerStream>> streams_ ABSL_GUARDED_BY(mutex_);
   Registration last_ ABSL_GUARDED_BY(mutex_);
   bool shut_ ABSL_GUARDED_BY(mutex_) = false;
-  // A view's Form is the same for all its members: converted once.
-  std::weak_ptr<const membership::View> form_view_ ABSL_GUARDED_BY(mutex_);
-  WorkerStream::Message form_ ABSL_GUARDED_BY(mutex_);
+  // What is said to all members of a view is converted once.
+  std::weak_ptr<const membership::CoordinatorMessage> last_message_ ABSL_GUARDED_BY(mutex_);
+  WorkerStream::Message last_converted_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::Status GrpcServer::Listen() {
@@ -193,20 +194,15 @@ grpc::ServerUnaryReactor* GrpcServer::Ask(grpc::CallbackServerContext* context, 
   return reactor;
 }
 
-WorkerStream::Message GrpcServer::Converted(const membership::CoordinatorMessage& message) {
-  const auto* form = std::get_if<membership::Form>(&message);
-  if (form != nullptr) {
-    absl::MutexLock lock(&mutex_);
-    if (form_ != nullptr && form_view_.lock() == form->view) return form_;
+WorkerStream::Message GrpcServer::Converted(const Message& message) {
+  absl::MutexLock lock(&mutex_);
+  if (message != last_message_.lock()) {
+    auto converted = std::make_shared<pb::CoordinatorMessage>();
+    ToProto(*message, converted.get());
+    last_message_ = message;
+    last_converted_ = std::move(converted);
   }
-  auto converted = std::make_shared<pb::CoordinatorMessage>();
-  ToProto(message, converted.get());
-  if (form != nullptr) {
-    absl::MutexLock lock(&mutex_);
-    form_view_ = form->view;
-    form_ = converted;
-  }
-  return converted;
+  return last_converted_;
 }
 
 std::shared_ptr<WorkerStream> GrpcServer::Find(Registration registration) {
@@ -215,7 +211,7 @@ std::shared_ptr<WorkerStream> GrpcServer::Find(Registration registration) {
   return it == streams_.end() ? nullptr : it->second;
 }
 
-void GrpcServer::Send(Registration registration, const membership::CoordinatorMessage& message) {
+void GrpcServer::Send(Registration registration, const Message& message) {
   if (const auto stream = Find(registration)) stream->Send(Converted(message));
 }
 

@@ -158,7 +158,7 @@ class Cluster {
     for (const CoordinatorOutput& output : all) {
       const auto* send = std::get_if<SendToWorker>(&output);
       if (send == nullptr || owners.at(send->registration) != id) continue;
-      if (const auto* message = std::get_if<T>(&send->message)) found.push_back(*message);
+      if (const auto* message = std::get_if<T>(send->message.get())) found.push_back(*message);
     }
     return found;
   }

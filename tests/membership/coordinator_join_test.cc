@@ -74,7 +74,7 @@ TEST_CASE("start: the view is journalled before anybody is told of it", "[member
     const auto* persist = std::get_if<Persist>(&c.all[i]);
     if (persist != nullptr && std::holds_alternative<FormRecord>(persist->record)) persisted = i;
     const auto* send = std::get_if<SendToWorker>(&c.all[i]);
-    if (send != nullptr && std::holds_alternative<Form>(send->message)) sent = std::min(sent, i);
+    if (send != nullptr && std::holds_alternative<Form>(*send->message)) sent = std::min(sent, i);
   }
   CHECK(persisted < sent);
   CHECK(sent < c.all.size());

@@ -181,18 +181,4 @@ TEST_CASE("generations: reserved numbers are not used again after a restart", "[
   CHECK(next.journal.generations_up_to >= next.core->view()->generation);
 }
 
-TEST_CASE("configuration: a changed one is refused without --accept-config-change",
-          "[membership]") {
-  Cluster c(SmallOptions(1));
-  Options changed = SmallOptions(1);
-  changed.config_hash = 99;
-  Cluster refused(changed, c.journal);
-  REQUIRE(refused.Out<Ended>().size() == 1);
-  CHECK(refused.Out<Ended>()[0].exit_code == 78);
-  changed.accept_config_change = true;
-  Cluster accepted(changed, c.journal);
-  CHECK(accepted.Out<Ended>().empty());
-  CHECK(accepted.journal.run->config_hash == 99);
-}
-
 }  // namespace starling::membership

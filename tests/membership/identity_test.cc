@@ -3,6 +3,8 @@
 #include <limits>
 
 #include "cluster.h"
+#include "starling/base/exit_codes.h"
+#include "starling/base/status.h"
 
 namespace starling::membership {
 namespace {
@@ -52,6 +54,25 @@ TEST_CASE("manifest: after a lost journal everything older counts, as it does fo
   c.Answer(1, c.Complete(10, {}, 3));
   c.ReadyAll();
   CHECK(AncestryOfNextManifest(c) == Ancestry{At(3, kAll), At(2, kAll), At(1, kAll)});
+}
+
+TEST_CASE("configuration: a changed one is refused without --accept-config-change",
+          "[membership]") {
+  Cluster c(SmallOptions(1));
+  CHECK(CheckIdentity(SmallOptions(1), c.journal).ok());
+  Options other = SmallOptions(1);
+  other.run_id = "other";
+  other.accept_config_change = true;  // of another run it says nothing
+  CHECK(ExitCodeFor(CheckIdentity(other, c.journal)) == ExitCode::kConfig);
+  Options changed = SmallOptions(1);
+  changed.config_hash = 99;
+  CHECK(ExitCodeFor(CheckIdentity(changed, c.journal)) == ExitCode::kConfig);
+  changed.accept_config_change = true;
+  REQUIRE(CheckIdentity(changed, c.journal).ok());
+  Cluster accepted(changed, c.journal);
+  CHECK(accepted.Told("config_changed"));
+  changed.accept_config_change = false;  // journalled: from now on it is the run's meaning
+  CHECK(CheckIdentity(changed, accepted.journal).ok());
 }
 
 }  // namespace

@@ -33,6 +33,10 @@ using starling::testing::TempDir;
 constexpr absl::Duration kDeadline = absl::Seconds(20);
 constexpr char kToken[] = "0123456789abcdef";
 
+std::shared_ptr<const CoordinatorMessage> Share(CoordinatorMessage message) {
+  return std::make_shared<const CoordinatorMessage>(std::move(message));
+}
+
 // Collects what the handler is told, in order.
 class Recorder final : public ServerHandler {
  public:
@@ -161,7 +165,7 @@ TEST_CASE("rpc: messages both ways, arrive whole and in order", "[rpc]") {
     REQUIRE(std::get<FormProgress>(*told->message).generation.value() == static_cast<uint64_t>(i));
   }
   for (uint64_t i = 0; i < 500; ++i) {
-    server->Send(Registration(1), Activate{Term(1), Generation(i)});
+    server->Send(Registration(1), Share(Activate{Term(1), Generation(i)}));
   }
   for (uint64_t i = 0; i < 500; ++i) {
     REQUIRE(caller.Next() == ToString(CoordinatorMessage(Activate{Term(1), Generation(i)})));
@@ -299,7 +303,7 @@ TEST_CASE("rpc: a closed stream, ends on both sides", "[rpc]") {
   CHECK(told->registration == Registration(1));
   CHECK(told->reason == "closed by the coordinator");
   CHECK(caller.Next() == "opened");  // it comes back under a new number
-  server->Send(Registration(2), Release{0, "done"});
+  server->Send(Registration(2), Share(Release{0, "done"}));
   CHECK(caller.Next() == ToString(CoordinatorMessage(Release{0, "done"})));
 }
 
@@ -308,7 +312,7 @@ TEST_CASE("rpc: last messages before Shutdown, arrive", "[rpc]") {
   auto server = StartServer(&recorder);
   Caller caller(TargetOf(*server));
   REQUIRE(caller.Next() == "opened");
-  for (int i = 0; i < 50; ++i) server->Send(Registration(1), Release{i, "end"});
+  for (int i = 0; i < 50; ++i) server->Send(Registration(1), Share(Release{i, "end"}));
   server->Shutdown(absl::Seconds(2));  // the caller does not end its stream: cancelled after that
   for (int i = 0; i < 50; ++i) {
     CHECK(caller.Next() == ToString(CoordinatorMessage(Release{i, "end"})));
@@ -336,7 +340,7 @@ TEST_CASE("rpc: a worker that does not read, closed when its outbox is full", "[
   REQUIRE(recorder.Next()->message.has_value());
   // What gRPC and the kernel hold back is some hundred kilobytes; then the outbox fills.
   const std::string text(60'000, 'x');
-  for (int i = 0; i < 2000; ++i) server->Send(Registration(1), Release{0, text});
+  for (int i = 0; i < 2000; ++i) server->Send(Registration(1), Share(Release{0, text}));
   const auto told = recorder.Next();
   REQUIRE(told.has_value());
   CHECK_FALSE(told->message.has_value());

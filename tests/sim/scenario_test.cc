@@ -231,7 +231,7 @@ TEST_CASE("hole: a stale Form does not revive a joiner with an incomplete copy",
   world.after_coordinator_output = [&](const membership::CoordinatorOutput& output) {
     const auto* send = std::get_if<SendToWorker>(&output);
     if (send == nullptr) return;
-    const auto* f = std::get_if<Form>(&send->message);
+    const auto* f = std::get_if<Form>(send->message.get());
     if (f != nullptr && !form && f->view->RankOf(joiner->member.incarnation)) form = *f;
   };
   world.completion_delay = [&](SimWorker& worker, const Command& command) -> std::optional<Micros> {

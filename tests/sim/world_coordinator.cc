@@ -134,13 +134,13 @@ void World::Do(const membership::CoordinatorOutput& output) {
                          form->reason));
     }
   } else if (const auto* send = std::get_if<membership::SendToWorker>(&output)) {
-    Hash(ToString(send->message));
+    Hash(ToString(*send->message));
     if (SimStream* stream = StreamOf(send->registration)) {
-      if (!std::holds_alternative<membership::Settled>(send->message)) {
+      if (!std::holds_alternative<membership::Settled>(*send->message)) {
         Trace(absl::StrCat("-> ", workers_.at(stream->worker)->member.name, " ",
-                           ToString(send->message)));
+                           ToString(*send->message)));
       }
-      SendDown(*stream, send->message);
+      SendDown(*stream, *send->message);
     }
   } else if (const auto* close = std::get_if<membership::CloseStream>(&output)) {
     if (SimStream* stream = StreamOf(close->registration)) CloseEnd(*stream, true);

@@ -19,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "starling/base/ancestry.h"
 #include "starling/membership/decide.h"
@@ -72,7 +73,7 @@ struct Persist {
 };
 struct SendToWorker {
   Registration registration;
-  CoordinatorMessage message;
+  std::shared_ptr<const CoordinatorMessage> message;  // never null; one object if said to many
 };
 struct CloseStream {
   Registration registration;
@@ -153,6 +154,10 @@ struct Status {
 // Secrets come from outside, because the core has no random numbers.
 using SecretSource = std::function<std::string(Generation)>;
 
+// Whether a run folder with this journal belongs to the run of `options`, and its steps keep their
+// meaning or may change it. InvalidArgument, marked with exit code 78, otherwise.
+absl::Status CheckIdentity(const Options& options, const RestoredState& restored);
+
 class CoordinatorCore {
  public:
   enum class Phase {
@@ -164,8 +169,8 @@ class CoordinatorCore {
     kEnded,
   };
 
-  // `restored` as read from the journal; checkpoints found on disk are already in it. Outputs of
-  // the start (the new term) come with the first Receive.
+  // CheckIdentity(options, restored) is OK. `restored` as read from the journal; checkpoints found
+  // on disk are already in it. Outputs of the start (the new term) come with the first Receive.
   CoordinatorCore(Options options, RestoredState restored, absl::Time now, SecretSource secrets);
 
   void Receive(const CoordinatorInput& input, absl::Time now, CoordinatorOutputs* out);
@@ -300,7 +305,8 @@ class CoordinatorCore {
   const Session* SessionOf(Incarnation incarnation) const;
   std::string NameOf(Incarnation incarnation) const;
   void Send(Incarnation to, CoordinatorMessage message);
-  void Broadcast(const CoordinatorMessage& message);  // to all members of view_ with a stream
+  void SendTo(Registration registration, CoordinatorMessage message);
+  void Broadcast(CoordinatorMessage message);  // to all members of view_ with a stream
   void Answer(uint64_t id, bool ok, std::string text) { Emit(Reply{id, ok, std::move(text)}); }
   void Emit(CoordinatorOutput output) { out_->push_back(std::move(output)); }
   void Note(std::string event, std::string worker, std::string reason,

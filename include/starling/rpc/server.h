@@ -55,8 +55,10 @@ class Server {
   virtual int port() const = 0;
 
   // Queues a message on a stream; never blocks. A stream whose outbox is full is closed: its worker
-  // does not read. Unknown registrations are ignored, because their end is on its way.
-  virtual void Send(Registration registration, const membership::CoordinatorMessage& message) = 0;
+  // does not read. One message to many workers is converted once when they share it. Unknown
+  // registrations are ignored, because their end is on its way.
+  virtual void Send(Registration registration,
+                    const std::shared_ptr<const membership::CoordinatorMessage>& message) = 0;
 
   // Ends a stream at once; what waits in its outbox is dropped. OnClosed still comes.
   virtual void Close(Registration registration) = 0;
