@@ -305,7 +305,8 @@ int RunSession::Finish() {
   driver_->Wait();
   TakeSaid();
   progress_.Finish(last_step_ ? ProgressLine(*last_step_) : "");
-  const int exit_code = exit_code_.value_or(ended_->exit_code);
+  // A signal that came too late to stop anything changes nothing: what is complete is complete.
+  const int exit_code = ended_->exit_code == 0 ? 0 : exit_code_.value_or(ended_->exit_code);
   progress_.Print(Summary(exit_code));
   return exit_code;
 }

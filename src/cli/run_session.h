@@ -71,7 +71,7 @@ class RunSession {
   std::unique_ptr<coordinator::Driver> driver_;  // after what its callbacks use
 
   std::optional<membership::Ended> ended_;
-  std::optional<int> exit_code_;  // decided here, wins over the coordinator's
+  std::optional<int> exit_code_;  // decided here; wins over the coordinator's unless that is 0
   std::optional<coordinator::StepSummary> last_step_;
   std::string checkpoint_;                           // newest one's folder
   std::optional<WorkerEnd> last_end_;                // of a worker that failed

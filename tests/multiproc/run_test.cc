@@ -120,6 +120,15 @@ TEST_CASE("run: stopped in order it goes on from the checkpoint it made", "[mult
   CHECK(run.Lines("ledger.jsonl").size() == 30);
 }
 
+TEST_CASE("run: a signal that comes when training is complete changes nothing", "[multiproc]") {
+  RealRun run(3);
+  run.Start(2, {}, 0);
+  run.WaitUntilSaid("done: training is complete");
+  run.Signal(SIGTERM);
+  CHECK(run.WaitForExit() == 0);
+  CHECK(absl::StrContains(run.said(), "done; step 3 of 3"));
+}
+
 TEST_CASE("run: a second Ctrl-C ends at once, also after another order to stop", "[multiproc]") {
   RealRun run(30);
   run.Start(1, {}, 600000);  // the stop waits for a micro-batch that takes ten minutes
