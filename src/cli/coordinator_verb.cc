@@ -67,15 +67,14 @@ membership::Ended WaitForEnd(coordinator::Driver& driver, const sigset_t& signal
 }
 
 int Coordinate(CoordinatorArguments arguments) {
-  if (!arguments.run_folder.empty()) {
-    arguments.config.sets.push_back(absl::StrCat("run.directory=", arguments.run_folder));
-  }
   if (!arguments.bind.empty()) {
     arguments.config.sets.push_back(absl::StrCat("coordinator.bind=\"", arguments.bind, "\""));
   }
-  const ConfigOutcome outcome = LoadForVerb(arguments.config);
+  ConfigOutcome outcome = LoadForVerb(arguments.config);
   if (!outcome.loaded.problems.empty() || outcome.exit_code != 0) return outcome.exit_code;
-  const config::Config& config = outcome.loaded.config;
+  config::Config& config = outcome.loaded.config;
+  // Not as a --set: a path may hold what YAML would take for its own.
+  if (!arguments.run_folder.empty()) config.run.directory = arguments.run_folder;
   if (arguments.workers != 0 && (arguments.workers < config.elastic.min_workers ||
                                  arguments.workers > config.elastic.max_workers)) {
     return Fail(ExitCode::kUsage,
@@ -91,6 +90,8 @@ int Coordinate(CoordinatorArguments arguments) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread starts: all inherit it
+  if (absl::Status opened = OpenCoordinatorLog(config.run.directory); !opened.ok())
+    return Fail(opened);
   auto driver = coordinator::Driver::Start(OptionsOf(config, arguments));
   if (!driver.ok()) return Fail(driver.status());
   const absl::Status written = WriteAtomically(
@@ -124,8 +125,9 @@ void AddCoordinator(CLI::App& app, int* exit_code) {
   verb->add_flag("--accept-config-change", arguments->accept_config_change,
                  "Go on with an existing run folder although the config changes what a step means");
   verb->footer(
-      "Start `starling-worker train --run DIR` wherever there is a machine that sees the run\n"
-      "folder; elsewhere give --endpoint HOST:PORT and the content of DIR/token in "
+      "Start `starling-worker train --config DIR/config.resolved.yaml --name NAME` wherever there\n"
+      "is a machine that sees the run folder DIR; elsewhere give it a copy of the config,\n"
+      "--run and a folder for its files, --endpoint HOST:PORT, and the content of DIR/token in\n"
       "STARLING_TOKEN.\n"
       "When the coordinator is killed, training goes on; started again, it takes up its journal.\n"
       "Ctrl-C checkpoints and stops the run; SIGTERM takes the coordinator alone away.\n\n"

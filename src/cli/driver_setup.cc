@@ -1,6 +1,9 @@
 #include "cli/driver_setup.h"
 
 #include "cli/run_setup.h"
+#include "starling/base/fs.h"
+#include "starling/base/log.h"
+#include "starling/base/status.h"
 
 namespace starling::cli {
 
@@ -15,6 +18,15 @@ coordinator::DriverOptions DriverOptionsOf(const config::Config& config, int exp
   options.seed = config.run.seed;
   options.keep_checkpoints = static_cast<int>(config.checkpoint.keep);
   return options;
+}
+
+absl::Status OpenCoordinatorLog(const std::string& run_folder) {
+  STARLING_RETURN_IF_ERROR(RealFs().MakeDirectories(run_folder));
+  LogOptions log;
+  log.file = JoinPath(run_folder, "coordinator.log");
+  log.component = "coordinator";
+  InitLogging(log);
+  return absl::OkStatus();
 }
 
 }  // namespace starling::cli

@@ -18,7 +18,6 @@
 #include "cli/verbs.h"
 #include "starling/base/exit_codes.h"
 #include "starling/base/fs.h"
-#include "starling/base/log.h"
 #include "starling/base/status.h"
 
 namespace starling::cli {
@@ -48,15 +47,6 @@ int CheckWorkers(int workers, const config::Elastic& elastic) {
   return Fail(ExitCode::kUsage,
               absl::StrCat("--workers ", workers, " is outside elastic.min_workers ",
                            elastic.min_workers, " … elastic.max_workers ", elastic.max_workers));
-}
-
-absl::Status OpenCoordinatorLog(const std::string& run_folder) {
-  STARLING_RETURN_IF_ERROR(RealFs().MakeDirectories(run_folder));
-  LogOptions log;
-  log.file = JoinPath(run_folder, "coordinator.log");
-  log.component = "coordinator";
-  InitLogging(log);
-  return absl::OkStatus();
 }
 
 int RunVerb(const RunVerbArguments& arguments) {

@@ -23,9 +23,10 @@ TEST_CASE("starling: help goes to standard output and shows examples", "[cli]") 
   const std::vector<std::string> verb =
       GENERATE(std::vector<std::string>{"tokenizer", "train"}, std::vector<std::string>{"prepare"},
                std::vector<std::string>{"validate"}, std::vector<std::string>{"version"},
-               std::vector<std::string>{"run"}, std::vector<std::string>{"status"},
-               std::vector<std::string>{"events"}, std::vector<std::string>{"drain"},
-               std::vector<std::string>{"resize"}, std::vector<std::string>{"checkpoint"});
+               std::vector<std::string>{"run"}, std::vector<std::string>{"coordinator"},
+               std::vector<std::string>{"status"}, std::vector<std::string>{"events"},
+               std::vector<std::string>{"drain"}, std::vector<std::string>{"resize"},
+               std::vector<std::string>{"checkpoint"});
   std::vector<std::string> arguments = verb;
   arguments.push_back("--help");
   const ProgramResult result = Starling(arguments);
