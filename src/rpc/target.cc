@@ -1,5 +1,6 @@
 #include "starling/rpc/target.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <openssl/rand.h>
 #include <sys/stat.h>
@@ -135,7 +136,11 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
 }
 
 bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+  in_addr v4;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6;
+  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+  return host == "localhost";
 }
 
 }  // namespace starling::rpc

@@ -433,8 +433,18 @@ TEST_CASE("address: host and port, read or refused", "[rpc]") {
     INFO(bad);
     CHECK(absl::IsInvalidArgument(ParseHostPort(bad).status()));
   }
-  CHECK(IsLoopback("127.1.2.3"));
-  CHECK_FALSE(IsLoopback("0.0.0.0"));
+}
+
+TEST_CASE("address: a name that looks like a loopback address, is none", "[rpc]") {
+  for (const char* here : {"localhost", "127.0.0.1", "127.1.2.3", "::1"}) {
+    INFO(here);
+    CHECK(IsLoopback(here));
+  }
+  for (const char* elsewhere : {"127.example.com", "127.0.0.1.example.com", "localhost.example.com",
+                                "0.0.0.0", "128.0.0.1", "::", "fe80::1", ""}) {
+    INFO(elsewhere);
+    CHECK_FALSE(IsLoopback(elsewhere));
+  }
 }
 
 }  // namespace

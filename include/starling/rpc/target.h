@@ -46,6 +46,8 @@ struct HostPort {
   int port = 0;
 };
 absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
+// Whether only this host can reach `host`: "localhost" or a numeric loopback address. Other names
+// are not looked up: "127.example.com" may be anywhere.
 bool IsLoopback(const std::string& host);
 
 }  // namespace starling::rpc
