@@ -100,11 +100,16 @@ void AddConfigOptions(CLI::App* verb, bool required, ConfigArguments* arguments)
       ->expected(1);
 }
 
-ConfigOutcome LoadForVerb(const ConfigArguments& arguments) {
+ConfigOutcome ReadConfig(const ConfigArguments& arguments) {
   ConfigOutcome outcome;
   outcome.loaded =
       config::LoadConfig({arguments.files, config::ProcessEnvironment(), arguments.sets});
   outcome.exit_code = Report(outcome.loaded);
+  return outcome;
+}
+
+ConfigOutcome LoadForVerb(const ConfigArguments& arguments) {
+  ConfigOutcome outcome = ReadConfig(arguments);
   if (outcome.exit_code == 0 && !outcome.loaded.config.data.tokenizer.empty()) {
     outcome.exit_code = ApplyTokenizerFile(&outcome.loaded);
   }
