@@ -27,6 +27,7 @@ class Checker {
     CheckBatch();
     CheckLengths();
     CheckOptimizer();
+    CheckParallel();
     CheckElastic();
     CheckAddress("coordinator.bind", config_.coordinator.bind, false);
     CheckAddress("coordinator.http", config_.coordinator.http, true);
@@ -147,6 +148,14 @@ class Checker {
                        "after ",
                        config_.training.steps, " steps: the full learning rate is never reached"));
     }
+  }
+
+  void CheckParallel() {
+    const int64_t replication = config_.parallel.replication;
+    if (replication == Parallel().replication) return;
+    Bad("parallel.replication",
+        absl::StrCat(replication, " is not supported by this version, which keeps the whole state ",
+                     "on every worker: leave the key out"));
   }
 
   void CheckElastic() {

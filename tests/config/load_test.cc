@@ -209,10 +209,11 @@ TEST_CASE("config: impossible combinations are refused", "[config]") {
 }
 
 TEST_CASE("config: what this version cannot do is refused, not ignored", "[config]") {
-  const std::string text = GENERATE(
-      "parallel: {strategy: zero1}", "training: {exact: true}", "training: {precision: bf16}",
-      "optimizer: {state_bits: 8}", "comm: {backend: nccl}", "comm: {backend: mpi}",
-      "model: {block_size: 32}", "training: {activation_checkpointing: lean}");
+  const std::string text =
+      GENERATE("parallel: {strategy: zero1}", "parallel: {replication: 3}",
+               "training: {exact: true}", "training: {precision: bf16}",
+               "optimizer: {state_bits: 8}", "comm: {backend: nccl}", "comm: {backend: mpi}",
+               "model: {block_size: 32}", "training: {activation_checkpointing: lean}");
   const std::string problem = OnlyProblem(text + "\n");
   INFO(problem);
   const bool says_so = absl::StrContains(problem, "not supported") ||
