@@ -106,7 +106,7 @@ Decision CoordinatorCore::DecideFromAnswers() {
     return Decide(input);
   };
   if (force_restore_) return Decision{};
-  const Decision decision = decide();
+  Decision decision = decide();
   if (decision.kind == Decision::Kind::kContinue) return decision;
   // Better an unreachable copy than none: who was left out for that is asked in again.
   for (auto& [incarnation, track] : tracks_) {
