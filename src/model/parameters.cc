@@ -48,7 +48,8 @@ std::vector<at::Tensor> ParameterViews(const ParameterLayout& layout, const at::
 }
 
 void InitializeParameters(const LeanAlbertConfig& config, uint64_t seed,
-                          std::span<const at::Tensor> parameters) {
+                          std::span<const at::Tensor> parameters,
+                          const std::function<void()>& progressed) {
   const ParameterLayout layout = MakeParameterLayout(config);
   STARLING_CHECK(parameters.size() == layout.parameter_count())
       << parameters.size() << " tensors for " << layout.parameter_count() << " parameters";
@@ -61,6 +62,7 @@ void InitializeParameters(const LeanAlbertConfig& config, uint64_t seed,
     at::parallel_for(0, tensor.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
       FillInitialValues(layout, i, seed, begin, {data + begin, static_cast<size_t>(end - begin)});
     });
+    if (progressed) progressed();
   }
 }
 

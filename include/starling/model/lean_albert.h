@@ -33,9 +33,11 @@ std::vector<at::Tensor> ParameterViews(const ParameterLayout& layout, const at::
                                        const at::Tensor& gradients);
 
 // Writes version 0 of the weights into `parameters` (parameters() order, contiguous fp32 on the
-// CPU). The same bits on every worker, whatever the number of threads.
+// CPU) and calls `progressed`, which may be empty, after each. The same bits on every worker,
+// whatever the number of threads.
 void InitializeParameters(const LeanAlbertConfig& config, uint64_t seed,
-                          std::span<const at::Tensor> parameters);
+                          std::span<const at::Tensor> parameters,
+                          const std::function<void()>& progressed = {});
 
 // A batch of token sequences. B rows of T tokens, all int64 (the mask may be bool).
 struct ModelInputs {
