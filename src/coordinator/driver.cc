@@ -106,8 +106,8 @@ class DriverImpl final : public Driver, public rpc::ServerHandler {
   void OnMessage(Registration registration, WorkerMessage message) override {
     inputs_.Push(CoordinatorInput(FromWorker{registration, std::move(message)}));
   }
-  void OnClosed(Registration registration, const std::string&) override {
-    inputs_.Push(CoordinatorInput(StreamClosed{registration}));
+  void OnClosed(Registration registration, const std::string& reason) override {
+    inputs_.Push(CoordinatorInput(StreamClosed{registration, reason}));
   }
   void OnRequest(UserRequest request, std::function<void(rpc::RequestReply)> reply) override {
     if (!inputs_.Push(Question{std::move(request), reply})) {
