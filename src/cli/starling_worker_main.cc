@@ -174,10 +174,9 @@ int Train(TrainArguments arguments, Notices* notices) {
   if (arguments.run_directory.empty()) arguments.run_directory = config.run.directory;
   worker.run_directory = arguments.run_directory;
   SetThreads(config.training.threads);
-  const absl::StatusOr<Incarnation> incarnation = NewIncarnation();
-  if (!incarnation.ok()) return Fail(incarnation.status());
-  if (absl::Status opened = OpenLog(arguments, *incarnation); !opened.ok()) return Fail(opened);
-  absl::StatusOr<WorkerSetup> setup = SetUpWorker(config, worker, *incarnation);
+  const Incarnation incarnation = NewIncarnation();
+  if (absl::Status opened = OpenLog(arguments, incarnation); !opened.ok()) return Fail(opened);
+  absl::StatusOr<WorkerSetup> setup = SetUpWorker(config, worker, incarnation);
   if (!setup.ok()) {
     STARLING_LOG(Error) << "event=setup_failed reason=\"" << setup.status().message() << "\"";
     return Fail(setup.status());

@@ -1,7 +1,5 @@
 #include "cli/worker_setup.h"
 
-#include <errno.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -11,6 +9,7 @@
 #include "cli/run_setup.h"
 #include "starling/base/exit_codes.h"
 #include "starling/base/host.h"
+#include "starling/base/secret.h"
 #include "starling/base/status.h"
 #include "starling/comm/transport.h"
 #include "starling/data/chunks.h"
@@ -102,7 +101,6 @@ absl::StatusOr<std::unique_ptr<comm::Transport>> Listen(const config::Config& co
   comm::SocketTransportOptions options;
   options.bind_host = config.comm.bind_host;
   options.advertise_host = config.comm.advertise_host;
-  options.host_id = HostId();
   options.shared_memory = config.comm.shared_memory;
   absl::StatusOr<std::unique_ptr<comm::Transport>> transport = comm::MakeSocketTransport(options);
   if (!transport.ok()) return Annotate(transport.status(), "comm.bind_host");
@@ -111,13 +109,9 @@ absl::StatusOr<std::unique_ptr<comm::Transport>> Listen(const config::Config& co
 
 }  // namespace
 
-absl::StatusOr<Incarnation> NewIncarnation() {
+Incarnation NewIncarnation() {
   uint64_t value = 0;
-  while (value == 0) {
-    if (getrandom(&value, sizeof(value), 0) != static_cast<ssize_t>(sizeof(value))) {
-      return ErrnoStatus(errno, "getrandom");
-    }
-  }
+  while (value == 0) FillRandom(&value, sizeof(value));
   return Incarnation(value);
 }
 
@@ -132,28 +126,20 @@ train::TrainerOptions TrainerOptionsOf(const config::Config& config) {
 data::MicroBatchOptions TrainingBatchesOf(const config::Config& config) {
   data::MicroBatchOptions options;
   options.seed = config.run.seed;
-  options.objective = config.training.objective == config::Objective::kMlmSop
-                          ? data::Objective::kMlmSop
-                          : data::Objective::kMlm;
-  options.short_documents = config.data.short_documents == config::ShortDocuments::kKeep
-                                ? data::ShortDocuments::kKeep
-                                : data::ShortDocuments::kDiscard;
-  options.word_groups = config.data.word_groups == config::WordGroups::kReference
-                            ? data::WordGroupRule::kReference
-                            : data::WordGroupRule::kCorrected;
+  options.objective = config.training.objective;
+  options.short_documents = config.data.short_documents;
+  options.word_groups = config.data.word_groups;
   options.mask_probability = config.data.mask_probability;
   options.micro_batch = static_cast<uint64_t>(config.training.micro_batch);
   options.micro_batches = static_cast<uint64_t>(config.training.micro_batches());
   options.pad_to_multiple = static_cast<uint64_t>(config.data.pad_to_multiple);
-  for (const plan::LengthChange& change : config.training.sequence_length.Changes()) {
-    options.lengths.push_back({change.first_step, static_cast<uint64_t>(change.length)});
-  }
+  options.lengths = config.training.sequence_length.Changes();
   return options;
 }
 
 data::MicroBatchOptions EvaluationBatchesOf(const config::Config& config) {
   data::MicroBatchOptions options = TrainingBatchesOf(config);
-  options.lengths = {{0, static_cast<uint64_t>(config.training.sequence_length.maximum)}};
+  options.lengths = {{0, config.training.sequence_length.maximum}};
   return options;
 }
 

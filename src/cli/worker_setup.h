@@ -31,7 +31,7 @@ struct WorkerSetup {
 };
 
 // A new life's number from the system's random source; never 0.
-absl::StatusOr<Incarnation> NewIncarnation();
+Incarnation NewIncarnation();
 
 train::TrainerOptions TrainerOptionsOf(const config::Config& config);
 // `special`, `pieces` and `tokenizer_hash` are left unset: they come from the tokenizer.
