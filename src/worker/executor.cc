@@ -29,7 +29,7 @@ constexpr absl::Duration kConnectTimeout = absl::Seconds(20);
 comm::Layout FirstOwners(int64_t size, int members) {
   comm::Layout layout;
   for (int r = 0; r < members; ++r) {
-    const plan::OwnedRange range = plan::FirstOwned(size, members, r);
+    const plan::Interval range = plan::FirstOwned(size, members, r);
     layout.emplace_back();
     if (range.begin < range.end) layout.back().push_back({range.begin, range.end});
   }
@@ -369,7 +369,7 @@ Completion Executor::Do(const membership::Evaluate& command) {
 
 Completion Executor::Do(const membership::Snapshot& command) {
   train::Trainer& trainer = *parts_.trainer;
-  const plan::OwnedRange owned =
+  const plan::Interval owned =
       plan::FirstOwned(trainer.layout().size, command.members, command.rank.value());
   const std::vector<comm::Range> mine{{owned.begin, owned.end}};
   const auto length = static_cast<size_t>(owned.end - owned.begin);
