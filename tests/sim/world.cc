@@ -41,7 +41,6 @@ World::World(WorldOptions options)
       communicator_(std::make_unique<Communicator>(this)) {
   facts_.micro_batches = options_.protocol.micro_batches;
   facts_.reachable_holder = [this] { return ReachableHolder(); };
-  facts_.alive = [this](Incarnation i) { return Find(i) != nullptr; };
   checkers_ = AllCheckers(&facts_);
 }
 
