@@ -16,7 +16,6 @@
 
 #include "model/blocks.h"
 #include "support/model_config_json.h"
-#include "support/parity.h"
 #include "support/tensors.h"
 
 namespace starling::model {

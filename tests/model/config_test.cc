@@ -10,7 +10,6 @@
 
 #include "starling/model/lean_albert_config.h"
 #include "support/model_config_json.h"
-#include "support/parity.h"
 
 namespace starling::model {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "starling/model/lean_albert_layout.h"
 #include "support/model_config_json.h"
-#include "support/parity.h"
 
 namespace starling::model {
 namespace {

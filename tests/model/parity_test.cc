@@ -1,8 +1,6 @@
 // Goal: outputs, losses and gradients of the whole model equal the reference's, for every variant
 // (parity sets p01–p06) and for every kind of attention mask (p09). Method: load weights and
 // inputs, run, compare each tensor and print its worst element.
-#include "support/parity.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/Logging.h>

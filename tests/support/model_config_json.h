@@ -5,6 +5,7 @@
 #include <string>
 
 #include "starling/model/lean_albert_config.h"
+#include "support/parity.h"  // where they lie
 
 namespace starling::testing {
 
