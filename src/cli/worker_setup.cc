@@ -126,28 +126,20 @@ train::TrainerOptions TrainerOptionsOf(const config::Config& config) {
 data::MicroBatchOptions TrainingBatchesOf(const config::Config& config) {
   data::MicroBatchOptions options;
   options.seed = config.run.seed;
-  options.objective = config.training.objective == config::Objective::kMlmSop
-                          ? data::Objective::kMlmSop
-                          : data::Objective::kMlm;
-  options.short_documents = config.data.short_documents == config::ShortDocuments::kKeep
-                                ? data::ShortDocuments::kKeep
-                                : data::ShortDocuments::kDiscard;
-  options.word_groups = config.data.word_groups == config::WordGroups::kReference
-                            ? data::WordGroupRule::kReference
-                            : data::WordGroupRule::kCorrected;
+  options.objective = config.training.objective;
+  options.short_documents = config.data.short_documents;
+  options.word_groups = config.data.word_groups;
   options.mask_probability = config.data.mask_probability;
   options.micro_batch = static_cast<uint64_t>(config.training.micro_batch);
   options.micro_batches = static_cast<uint64_t>(config.training.micro_batches());
   options.pad_to_multiple = static_cast<uint64_t>(config.data.pad_to_multiple);
-  for (const plan::LengthChange& change : config.training.sequence_length.Changes()) {
-    options.lengths.push_back({change.first_step, static_cast<uint64_t>(change.length)});
-  }
+  options.lengths = config.training.sequence_length.Changes();
   return options;
 }
 
 data::MicroBatchOptions EvaluationBatchesOf(const config::Config& config) {
   data::MicroBatchOptions options = TrainingBatchesOf(config);
-  options.lengths = {{0, static_cast<uint64_t>(config.training.sequence_length.maximum)}};
+  options.lengths = {{0, config.training.sequence_length.maximum}};
   return options;
 }
 

@@ -72,7 +72,7 @@ elastic: {detection: 500ms, patience: 1m30s}
   CHECK(config.run.seed == 18446744073709551615u);
   CHECK(config.data.train == std::vector<std::string>{"a.tokens", "b.tokens"});
   CHECK(config.data.mask_probability == 0.2);
-  CHECK(config.data.word_groups == WordGroups::kCorrected);
+  CHECK(config.data.word_groups == WordGroupRule::kCorrected);
   CHECK(config.data.short_documents == ShortDocuments::kDiscard);
   CHECK(config.model.num_hidden_layers == 4);
   CHECK(config.model.num_hidden_groups == 4);
