@@ -126,14 +126,15 @@ absl::Status RunFolder::ReadJournal() {
 // The disk knows better than the journal which checkpoints are there: retention deletes old ones,
 // and a journal may be lost.
 absl::Status RunFolder::FindCheckpoints() {
-  STARLING_ASSIGN_OR_RETURN(const std::vector<checkpoint::Candidate> found,
-                            checkpoint::ListCheckpoints(checkpoints()));
+  STARLING_ASSIGN_OR_RETURN(const std::vector<Version> found,
+                            checkpoint::ListCheckpoints(*fs_, checkpoints()));
   std::vector<CheckpointRecord> present;
-  for (const checkpoint::Candidate& candidate : found) {
-    if (!fs_->Exists(JoinPath(candidate.folder, checkpoint::kManifestFile))) continue;
-    const std::string name = checkpoint::FolderName(candidate.version);
+  for (const Version version : found) {
+    const std::string name = checkpoint::FolderName(version);
+    const std::string folder = JoinPath(checkpoints(), name);
+    if (!fs_->Exists(JoinPath(folder, checkpoint::kManifestFile))) continue;
     if (restored_.bad_checkpoints.contains(name)) continue;
-    present.push_back({name, candidate.version, true});
+    present.push_back({name, version, true});
   }
   std::reverse(present.begin(), present.end());  // oldest first
   restored_.checkpoints = std::move(present);

@@ -2,6 +2,8 @@
 #include "coordinator/run_folder.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "coordinator/recorder.h"
@@ -49,6 +51,24 @@ TEST_CASE("run folder: nothing but evaluations, every step is new", "[coordinato
     Recorder(&options, folder.get(), &metrics).Evaluation({{Timeline(1), Step(4)}, {}});
   }
   CHECK_FALSE(RunFolder::Open(&RealFs(), dir.path()).value()->metrics_last().has_value());
+}
+
+TEST_CASE("run folder: checkpoints on the disk, the complete ones that are not known as bad",
+          "[coordinator]") {
+  testing::TempDir dir;
+  {
+    auto folder = RunFolder::Open(&RealFs(), dir.path()).value();
+    REQUIRE(folder->AppendJournal(membership::CheckpointRecord{"step-9.t1", {}, false}).ok());
+  }
+  for (const char* name : {"step-10.t1", "step-9.t1", "step-8.t1", "notes"}) {
+    std::filesystem::create_directories(dir / ("checkpoints/" + std::string(name)));
+    std::ofstream(dir / ("checkpoints/" + std::string(name) + "/manifest.json"));
+  }
+  std::filesystem::create_directory(dir / "checkpoints/step-12.t1");  // never completed
+  std::vector<std::string> found;
+  const auto folder = RunFolder::Open(&RealFs(), dir.path()).value();
+  for (const auto& checkpoint : folder->restored().checkpoints) found.push_back(checkpoint.folder);
+  CHECK(found == std::vector<std::string>{"step-8.t1", "step-10.t1"});
 }
 
 }  // namespace
