@@ -171,12 +171,13 @@ int Train(TrainArguments arguments, Notices* notices) {
   const ConfigOutcome outcome = LoadForVerb(arguments.config);
   if (outcome.exit_code != 0) return outcome.exit_code;
   const config::Config& config = outcome.loaded.config;
+  if (!outcome.tokenizer) return Fail(ExitCode::kConfig, "data.tokenizer: names no tokenizer");
   if (arguments.run_directory.empty()) arguments.run_directory = config.run.directory;
   worker.run_directory = arguments.run_directory;
   SetThreads(config.training.threads);
   const Incarnation incarnation = NewIncarnation();
   if (absl::Status opened = OpenLog(arguments, incarnation); !opened.ok()) return Fail(opened);
-  absl::StatusOr<WorkerSetup> setup = SetUpWorker(config, worker, incarnation);
+  absl::StatusOr<WorkerSetup> setup = SetUpWorker(config, *outcome.tokenizer, worker, incarnation);
   if (!setup.ok()) {
     STARLING_LOG(Error) << "event=setup_failed reason=\"" << setup.status().message() << "\"";
     return Fail(setup.status());

@@ -13,7 +13,6 @@
 #include "starling/base/status.h"
 #include "starling/comm/transport.h"
 #include "starling/data/chunks.h"
-#include "starling/data/tokenizer.h"
 
 namespace starling::cli {
 namespace {
@@ -22,27 +21,11 @@ namespace {
 // change of a kernel, a reduction order or a random draw.
 constexpr const char* kNumericsVersion = "torch-2.11.0/fp32/1";
 
-std::vector<std::string> PiecesOf(const data::Tokenizer& tokenizer) {
-  std::vector<std::string> pieces;
-  pieces.reserve(static_cast<size_t>(tokenizer.vocab_size()));
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    pieces.push_back(tokenizer.IdToPiece(id));
-  }
-  return pieces;
-}
-
 struct Sources {
   std::shared_ptr<const data::MicroBatchSource> training;
   std::shared_ptr<const data::EvaluationSource> evaluation;
   uint64_t data_hash = 0;
 };
-
-// What the tokenizer adds to the options.
-void AddTokenizer(const data::Tokenizer& tokenizer, data::MicroBatchOptions* options) {
-  options->special = tokenizer.special_ids();
-  options->pieces = PiecesOf(tokenizer);
-  options->tokenizer_hash = tokenizer.hash();
-}
 
 absl::StatusOr<std::shared_ptr<const data::Corpus>> OpenCorpus(
     const std::string& key, const std::vector<std::string>& paths) {
@@ -60,14 +43,13 @@ absl::StatusOr<T> UsableAs(const std::string& key, absl::StatusOr<T> source) {
   return status;
 }
 
-absl::StatusOr<Sources> OpenSources(const config::Config& config) {
-  absl::StatusOr<data::Tokenizer> tokenizer = data::Tokenizer::Load(config.data.tokenizer);
-  if (!tokenizer.ok()) return Annotate(tokenizer.status(), "data.tokenizer");
+absl::StatusOr<Sources> OpenSources(const config::Config& config,
+                                    const data::Tokenizer& tokenizer) {
   Sources sources;
   STARLING_ASSIGN_OR_RETURN(const auto corpus, OpenCorpus("data.train", config.data.train));
   sources.data_hash = corpus->DataHash();
   data::MicroBatchOptions batches = TrainingBatchesOf(config);
-  AddTokenizer(*tokenizer, &batches);
+  data::SetTokenizer(tokenizer, &batches);
   STARLING_ASSIGN_OR_RETURN(
       sources.training,
       UsableAs("data.train", data::MakeTrainingSource(corpus, std::move(batches))));
@@ -75,7 +57,7 @@ absl::StatusOr<Sources> OpenSources(const config::Config& config) {
   STARLING_ASSIGN_OR_RETURN(const auto validation,
                             OpenCorpus("data.validation", {config.data.validation}));
   data::MicroBatchOptions evaluation = EvaluationBatchesOf(config);
-  AddTokenizer(*tokenizer, &evaluation);
+  data::SetTokenizer(tokenizer, &evaluation);
   STARLING_ASSIGN_OR_RETURN(sources.evaluation,
                             UsableAs("data.validation", data::EvaluationSource::Create(
                                                             validation, std::move(evaluation))));
@@ -144,10 +126,11 @@ data::MicroBatchOptions EvaluationBatchesOf(const config::Config& config) {
 }
 
 absl::StatusOr<WorkerSetup> SetUpWorker(const config::Config& config,
+                                        const data::Tokenizer& tokenizer,
                                         const WorkerArguments& arguments, Incarnation incarnation) {
   WorkerSetup setup;
   setup.protocol = ProtocolOptions(config, 1, false);
-  STARLING_ASSIGN_OR_RETURN(Sources sources, OpenSources(config));
+  STARLING_ASSIGN_OR_RETURN(Sources sources, OpenSources(config, tokenizer));
   STARLING_ASSIGN_OR_RETURN(setup.parts.transport, Listen(config));
   STARLING_ASSIGN_OR_RETURN(setup.parts.trainer, train::Trainer::Create(TrainerOptionsOf(config)));
   setup.parts.training = std::move(sources.training);
