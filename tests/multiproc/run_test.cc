@@ -205,7 +205,7 @@ TEST_CASE("run: one folder, one coordinator, one meaning", "[multiproc]") {
   const auto again = [&](std::vector<std::string> more) {
     std::vector<std::string> words = {STARLING_BINARY, "run", "-c", run.config(), "-n", "1"};
     words.insert(words.end(), more.begin(), more.end());
-    const ProgramResult result = testing::RunProgram(words);
+    ProgramResult result = testing::RunProgram(words);
     UNSCOPED_INFO(result.err);
     return result;
   };
@@ -236,7 +236,7 @@ TEST_CASE("starling-worker: what is wrong is said before anything starts", "[mul
   RealRun run(30);
   const auto worker = [&](std::vector<std::string> words, std::vector<std::string> environment) {
     words.insert(words.begin(), {STARLING_WORKER_BINARY, "train"});
-    const ProgramResult result = testing::RunProgram(words, environment);
+    ProgramResult result = testing::RunProgram(words, environment);
     UNSCOPED_INFO(result.err);
     return result;
   };
