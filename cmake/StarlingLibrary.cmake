@@ -45,8 +45,12 @@ function(starling_test name)
   if("multiproc" IN_LIST ARG_LABELS)
     set(serial TRUE)
   endif()
+  set(timeout_s 300)
+  if(STARLING_SANITIZE)
+    set(timeout_s 1200)
+  endif()
   catch_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}: "
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300 SKIP_RETURN_CODE 4 RUN_SERIAL ${serial}
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${timeout_s} SKIP_RETURN_CODE 4 RUN_SERIAL ${serial}
                ENVIRONMENT "OMP_NUM_THREADS=1")
   set_property(GLOBAL APPEND PROPERTY STARLING_TESTS ${name})
 endfunction()
