@@ -83,7 +83,6 @@ void MeasureSmall(Communicator& rank, const char* path) {
 // One rank: says its address on standard output's pipe `out_fd`, reads all from `in_fd`.
 int RankMain(int self, int size, const std::string& path, int in_fd, int out_fd) {
   SocketTransportOptions options;
-  options.host_id = "this-host";
   options.shared_memory = path == "shared";
   auto transport = MakeSocketTransport(options);
   CheckOk(transport.status());

@@ -93,6 +93,7 @@ disturber=$!
 trap 'kill "$disturber" 2>/dev/null || true' EXIT
 "$starling" run --config configs/quickstart.yaml --workers 3 --restart-delay never \
   --set "run.directory=$run"
+wait "$disturber" || { echo "quickstart: killing or adding a worker failed, see above" >&2; exit 1; }
 
 say "summary of $run ($((SECONDS - started)) s after the build)"
 python3 launch/summary.py "$run"

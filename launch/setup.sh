@@ -13,7 +13,7 @@ packages=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libabsl-dev libspdlog-dev libfmt-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev
   prometheus-cpp-dev libcivetweb-dev libcurl4-openssl-dev libicu-dev libsentencepiece-dev
-  zlib1g-dev libzstd-dev libssl-dev libbenchmark-dev
+  zlib1g-dev libssl-dev
   clang-format clang-tidy shellcheck groff-base
   python3 python3-pip unzip ca-certificates
 )

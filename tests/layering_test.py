@@ -24,7 +24,7 @@ THIRD_PARTY = {
     "sentencepiece_processor.h": {"data1"},
     "zstd.h": {"data", "checkpoint"},
     "nlohmann/": {"data", "checkpoint", "coordinator", "worker", "config", "cli"},
-    "openssl/": {"base1", "comm1", "rpc"},
+    "openssl/": {"base1", "comm1"},
     "nccl.h": {"comm1"}, "mpi.h": {"comm1"},
     "grpc/": {"rpc"}, "grpcpp/": {"rpc"}, "google/protobuf/": {"rpc"}, ".pb.h": {"rpc"},
     "civetweb.h": {"coordinator"}, "CivetServer.h": {"coordinator"},

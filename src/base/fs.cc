@@ -59,6 +59,10 @@ class OperatingSystemFs final : public Fs {
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
     return Open(path, O_TRUNC);
   }
+  absl::StatusOr<std::unique_ptr<WritableFile>> CreatePrivate(const std::string& path) override {
+    unlink(path.c_str());  // it may have another mode, or be open somewhere
+    return Open(path, O_EXCL, 0600);
+  }
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenAppend(const std::string& path) override {
     return Open(path, O_APPEND);
   }
@@ -137,24 +141,21 @@ class OperatingSystemFs final : public Fs {
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<WritableFile>> Open(const std::string& path, int flags) {
-    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
+  absl::StatusOr<std::unique_ptr<WritableFile>> Open(const std::string& path, int flags,
+                                                     mode_t mode = 0644) {
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, mode);
     if (fd < 0) return Failed("open for writing", path);
     return std::make_unique<RealFile>(fd, path);
   }
 };
 
-}  // namespace
+using File = absl::StatusOr<std::unique_ptr<WritableFile>>;
 
-Fs& RealFs() {
-  static Fs& fs = *new OperatingSystemFs;
-  return fs;
-}
-
-absl::Status WriteAtomically(Fs& fs, const std::string& path, std::string_view data) {
+absl::Status Replace(Fs& fs, File (Fs::*create)(const std::string&), const std::string& path,
+                     std::string_view data) {
   const std::string temporary = absl::StrCat(path, ".tmp.", getpid());
   auto write_and_rename = [&]() -> absl::Status {
-    STARLING_ASSIGN_OR_RETURN(auto file, fs.Create(temporary));
+    STARLING_ASSIGN_OR_RETURN(auto file, (fs.*create)(temporary));
     STARLING_RETURN_IF_ERROR(file->Append(data));
     STARLING_RETURN_IF_ERROR(file->Sync());
     STARLING_RETURN_IF_ERROR(file->Close());
@@ -165,6 +166,21 @@ absl::Status WriteAtomically(Fs& fs, const std::string& path, std::string_view d
     return status;
   }
   return fs.SyncDirectory(DirectoryOf(path));
+}
+
+}  // namespace
+
+Fs& RealFs() {
+  static Fs& fs = *new OperatingSystemFs;
+  return fs;
+}
+
+absl::Status WriteAtomically(Fs& fs, const std::string& path, std::string_view data) {
+  return Replace(fs, &Fs::Create, path, data);
+}
+
+absl::Status WritePrivately(Fs& fs, const std::string& path, std::string_view data) {
+  return Replace(fs, &Fs::CreatePrivate, path, data);
 }
 
 std::string DirectoryOf(const std::string& path) {

@@ -16,7 +16,6 @@ struct Sink {
   absl::Mutex mutex;
   std::shared_ptr<spdlog::logger> logger ABSL_GUARDED_BY(mutex);
   std::string context ABSL_GUARDED_BY(mutex);
-  bool json ABSL_GUARDED_BY(mutex) = false;
 };
 
 Sink& GlobalSink() {
@@ -36,21 +35,6 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
       return spdlog::level::err;
   }
   return spdlog::level::info;
-}
-
-std::string JsonEscape(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<int>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out;
 }
 
 // A message is one line whatever a peer put into it.
@@ -80,18 +64,13 @@ void InitLogging(const LogOptions& options) {
         "starling", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     logger->error("cannot open log file {}: {}", options.file, error.what());
   }
-  logger->set_level(ToSpdlog(options.level));
   logger->flush_on(spdlog::level::info);
   const std::string component = options.component.empty() ? "starling" : options.component;
-  logger->set_pattern(options.json
-                          ? "{\"ts\":\"%Y-%m-%dT%H:%M:%S.%fZ\",\"level\":\"%l\",\"component\":\"" +
-                                component + "\",%v}"
-                          : "%Y-%m-%dT%H:%M:%S.%fZ %^%L%$ " + component + " %v",
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%fZ %^%L%$ " + component + " %v",
                       spdlog::pattern_time_type::utc);
   Sink& sink = GlobalSink();
   absl::MutexLock lock(&sink.mutex);
   sink.logger = std::move(logger);
-  sink.json = options.json;
 }
 
 void SetLogContext(std::string context) {
@@ -109,7 +88,6 @@ void WriteLog(LogLevel level, std::string_view message) {
   }
   std::string line = OneLine(message);
   if (!sink.context.empty()) line = sink.context + " " + line;
-  if (sink.json) line = "\"msg\":\"" + JsonEscape(line) + "\"";
   sink.logger->log(ToSpdlog(level), "{}", line);
 }
 

@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "starling/base/status.h"
+#include "starling/checkpoint/reader.h"
 #include "starling/checkpoint/writer.h"
 
 namespace starling::checkpoint {
@@ -59,28 +59,16 @@ absl::Status DeleteCheckpoint(Fs& fs, const std::string& folder) {
   return fs.RemoveTree(folder);
 }
 
-// The checkpoint folders below `checkpoints` that come before `newest`, newest first.
-absl::StatusOr<std::vector<Version>> OlderVersions(Fs& fs, const std::string& checkpoints,
-                                                   Version newest) {
-  STARLING_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs.List(checkpoints));
-  std::vector<Version> versions;
-  for (const std::string& name : names) {
-    const std::optional<Version> version = ParseFolderName(name);
-    if (version && *version < newest) versions.push_back(*version);
-  }
-  std::sort(versions.rbegin(), versions.rend());
-  return versions;
-}
-
 void DeleteOld(Fs& fs, const std::string& checkpoints, const Manifest& newest,
                const CommitOptions& options, CommitReport* report) {
-  const auto versions = OlderVersions(fs, checkpoints, newest.version);
+  const auto versions = ListCheckpoints(fs, checkpoints);
   if (!versions.ok()) {
     report->warnings.push_back(std::string(versions.status().message()));
     return;
   }
   int kept = 1;  // the one just completed
   for (const Version version : *versions) {
+    if (version >= newest.version) continue;
     const std::string name = FolderName(version);
     const std::string folder = JoinPath(checkpoints, name);
     const Found found = Classify(fs, folder, newest.run_id, report);
@@ -134,14 +122,6 @@ absl::StatusOr<CommitReport> CommitManifest(Fs& fs, const std::string& checkpoin
   }
   if (options.keep > 0) DeleteOld(fs, checkpoints, manifest, options, &report);
   return report;
-}
-
-absl::Status RemoveUnfinished(Fs& fs, const std::string& checkpoints, Version version) {
-  const std::string folder = JoinPath(checkpoints, FolderName(version));
-  if (fs.Exists(JoinPath(folder, kManifestFile))) {
-    return absl::FailedPreconditionError(absl::StrCat(folder, " is a complete checkpoint"));
-  }
-  return fs.RemoveTree(folder);
 }
 
 }  // namespace starling::checkpoint

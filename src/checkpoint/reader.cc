@@ -162,41 +162,16 @@ absl::Status Checkpoint::ReadInto(std::string_view name, TensorKind kind, int64_
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Candidate>> ListCheckpoints(const std::string& checkpoints,
-                                                       const CheckpointFilter& filter) {
-  const auto names = RealFs().List(checkpoints);
-  if (absl::IsNotFound(names.status())) return std::vector<Candidate>();
+absl::StatusOr<std::vector<Version>> ListCheckpoints(Fs& fs, const std::string& checkpoints) {
+  const auto names = fs.List(checkpoints);
+  if (absl::IsNotFound(names.status())) return std::vector<Version>();
   STARLING_RETURN_IF_ERROR(names.status());
-  std::vector<Candidate> candidates;
+  std::vector<Version> versions;
   for (const std::string& name : *names) {
-    const std::optional<Version> version = ParseFolderName(name);
-    if (!version || filter.bad.contains(*version)) continue;
-    if (filter.ancestry && !OnAncestry(*filter.ancestry, *version)) continue;
-    candidates.push_back({*version, JoinPath(checkpoints, name)});
+    if (const auto version = ParseFolderName(name)) versions.push_back(*version);
   }
-  std::sort(candidates.begin(), candidates.end(),
-            [](const Candidate& a, const Candidate& b) { return a.version > b.version; });
-  return candidates;
-}
-
-absl::StatusOr<Checkpoint> NewestGood(const std::string& checkpoints,
-                                      const CheckpointFilter& filter,
-                                      std::vector<Rejected>* rejected) {
-  STARLING_ASSIGN_OR_RETURN(const auto candidates, ListCheckpoints(checkpoints, filter));
-  std::string reasons;
-  for (const Candidate& candidate : candidates) {
-    auto checkpoint = OpenCheckpoint(candidate.folder);
-    if (checkpoint.ok()) return checkpoint;
-    if (rejected != nullptr) rejected->push_back({candidate, checkpoint.status()});
-    if (absl::IsNotFound(checkpoint.status())) continue;  // never completed: nothing was lost
-    absl::StrAppend(&reasons, reasons.empty() ? "" : "; ",
-                    std::string(checkpoint.status().message()));
-  }
-  if (!reasons.empty()) {
-    return absl::DataLossError(
-        absl::StrCat("no usable checkpoint in ", checkpoints, ": ", reasons));
-  }
-  return absl::NotFoundError(absl::StrCat("no checkpoint was ever completed in ", checkpoints));
+  std::sort(versions.rbegin(), versions.rend());
+  return versions;
 }
 
 }  // namespace starling::checkpoint

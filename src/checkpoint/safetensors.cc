@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/json_reader.h"
 #include "checkpoint/mapped_file.h"
 #include "starling/base/status.h"
 
@@ -71,59 +72,28 @@ struct Entry {
 };
 
 absl::StatusOr<Entry> ParseEntry(const std::string& name, const Json& value) {
-  auto bad = [&](std::string_view rule) {
-    return absl::DataLossError(absl::StrCat("tensor '", name, "': ", std::string(rule)));
-  };
-  if (!value.is_object()) return bad("its description is not an object");
-  for (const auto& item : value.items()) {
-    if (item.key() != "dtype" && item.key() != "shape" && item.key() != "data_offsets") {
-      return bad("its description has a key other than dtype, shape and data_offsets");
-    }
-  }
-  if (!value.contains("dtype") || !value["dtype"].is_string()) return bad("dtype is missing");
-  if (!value.contains("shape") || !value["shape"].is_array()) return bad("shape is missing");
-  if (!value.contains("data_offsets") || !value["data_offsets"].is_array() ||
-      value["data_offsets"].size() != 2) {
-    return bad("data_offsets is not a pair");
-  }
+  const std::string label = absl::StrCat("tensor '", name, "'");
+  JsonReader reader(value, label);
+  const std::string dtype_name = reader.String("dtype");
   Entry entry;
   entry.view.name = name;
-  const auto& dtype_name = value["dtype"].get_ref<const std::string&>();
+  entry.view.shape = reader.Integers("shape");
+  const std::vector<int64_t> offsets = reader.Integers("data_offsets");
+  STARLING_RETURN_IF_ERROR(reader.Finish());
   const std::optional<DType> dtype = ParseDType(dtype_name);
-  if (!dtype) return bad(absl::StrCat("element type '", dtype_name, "' is not supported"));
+  if (!dtype) return reader.Error("dtype", absl::StrCat("'", dtype_name, "' is not supported"));
   entry.view.dtype = *dtype;
-  for (const Json& dimension : value["shape"]) {
-    if (!dimension.is_number_unsigned() ||
-        dimension.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) {
-      return bad("shape has an element that is not a non-negative 63-bit integer");
-    }
-    entry.view.shape.push_back(static_cast<int64_t>(dimension.get<uint64_t>()));
-  }
-  for (const Json& offset : value["data_offsets"]) {
-    if (!offset.is_number_unsigned()) return bad("data_offsets are not unsigned integers");
-  }
-  entry.begin = value["data_offsets"][0].get<uint64_t>();
-  entry.end = value["data_offsets"][1].get<uint64_t>();
+  if (offsets.size() != 2) return reader.Error("data_offsets", "is not a pair");
+  entry.begin = static_cast<uint64_t>(offsets[0]);
+  entry.end = static_cast<uint64_t>(offsets[1]);
   const std::optional<uint64_t> bytes = ByteCount(entry.view.dtype, entry.view.shape);
-  if (!bytes) return bad("the number of bytes of its shape overflows");
+  if (!bytes) return reader.Error("shape", "takes a number of bytes that overflows");
   if (entry.end < entry.begin || entry.end - entry.begin != *bytes) {
-    return bad(absl::StrCat("data_offsets [", entry.begin, ", ", entry.end,
-                            ") contradict its shape, which takes ", *bytes, " bytes"));
+    return absl::DataLossError(absl::StrCat(label, ": data_offsets [", entry.begin, ", ", entry.end,
+                                            ") contradict its shape, which takes ", *bytes,
+                                            " bytes"));
   }
   return entry;
-}
-
-absl::StatusOr<std::map<std::string, std::string>> ParseMetadata(const Json& value) {
-  std::map<std::string, std::string> metadata;
-  if (!value.is_object()) return absl::DataLossError("__metadata__ is not an object");
-  for (const auto& item : value.items()) {
-    if (!item.value().is_string()) {
-      return absl::DataLossError(
-          absl::StrCat("__metadata__ entry '", item.key(), "' is not a string"));
-    }
-    metadata[item.key()] = item.value().get<std::string>();
-  }
-  return metadata;
 }
 
 // Sorts `entries` by place and requires that they fill `data` from its first byte to its last.
@@ -197,11 +167,13 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Parse(std::string_view bytes,
     const auto& [header, data] = header_and_data;
     SafetensorsFile file;
     std::vector<Entry> entries;
+    if (header.contains(kMetadataKey)) {
+      JsonReader reader(header, "header");
+      file.metadata_ = reader.Strings(std::string(kMetadataKey));
+      STARLING_RETURN_IF_ERROR(reader.status());
+    }
     for (const auto& item : header.items()) {
-      if (item.key() == kMetadataKey) {
-        STARLING_ASSIGN_OR_RETURN(file.metadata_, ParseMetadata(item.value()));
-        continue;
-      }
+      if (item.key() == kMetadataKey) continue;
       STARLING_ASSIGN_OR_RETURN(Entry entry, ParseEntry(item.key(), item.value()));
       entries.push_back(std::move(entry));
     }

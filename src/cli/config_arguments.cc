@@ -51,11 +51,13 @@ int Report(const config::LoadedConfig& loaded) {
                                                        : ExitCode::kMissingInput);
 }
 
-int ApplyTokenizerFile(config::LoadedConfig* loaded) {
+int ApplyTokenizerFile(ConfigOutcome* outcome) {
+  config::LoadedConfig* loaded = &outcome->loaded;
   const std::string& path = loaded->config.data.tokenizer;
-  const absl::StatusOr<data::Tokenizer> tokenizer = data::Tokenizer::Load(path);
+  absl::StatusOr<data::Tokenizer> tokenizer = data::Tokenizer::Load(path);
   if (!tokenizer.ok()) return FailTokenizer(tokenizer.status());
-  const data::SpecialIds ids = tokenizer->special_ids();
+  outcome->tokenizer = *std::move(tokenizer);
+  const data::SpecialIds ids = outcome->tokenizer->special_ids();
   const std::string missing = MissingSpecial(ids);
   if (!missing.empty()) {
     return Fail(ExitCode::kConfig,
@@ -63,7 +65,8 @@ int ApplyTokenizerFile(config::LoadedConfig* loaded) {
                              ", without which no training is possible; `starling tokenizer train` "
                              "makes tokenizers that have it"));
   }
-  config::ApplyTokenizer({tokenizer->vocab_size(), ids.pad, ids.cls, ids.sep}, path, loaded);
+  config::ApplyTokenizer({outcome->tokenizer->vocab_size(), ids.pad, ids.cls, ids.sep}, path,
+                         loaded);
   loaded->warnings.clear();  // shown already
   return Report(*loaded);
 }
@@ -100,18 +103,24 @@ void AddConfigOptions(CLI::App* verb, bool required, ConfigArguments* arguments)
       ->expected(1);
 }
 
-ConfigOutcome LoadForVerb(const ConfigArguments& arguments) {
+ConfigOutcome ReadConfig(const ConfigArguments& arguments) {
   ConfigOutcome outcome;
   outcome.loaded =
       config::LoadConfig({arguments.files, config::ProcessEnvironment(), arguments.sets});
   outcome.exit_code = Report(outcome.loaded);
+  return outcome;
+}
+
+ConfigOutcome LoadForVerb(const ConfigArguments& arguments) {
+  ConfigOutcome outcome = ReadConfig(arguments);
   if (outcome.exit_code == 0 && !outcome.loaded.config.data.tokenizer.empty()) {
-    outcome.exit_code = ApplyTokenizerFile(&outcome.loaded);
+    outcome.exit_code = ApplyTokenizerFile(&outcome);
   }
   return outcome;
 }
 
-int CheckTokenFiles(const config::Config& config) {
+int CheckTokenFiles(const ConfigOutcome& outcome) {
+  const config::Config& config = outcome.loaded.config;
   int exit_code = 0;
   const auto missing = [&](const char* key, const char* what) {
     exit_code = Fail(ExitCode::kConfig, absl::StrCat(key, ": names no ", what));
@@ -122,8 +131,7 @@ int CheckTokenFiles(const config::Config& config) {
   if (config.data.train.empty()) {
     missing("data.train", "token file; `starling prepare` makes them");
   }
-  absl::StatusOr<data::Tokenizer> tokenizer = data::Tokenizer::Load(config.data.tokenizer);
-  const data::Tokenizer* known = tokenizer.ok() ? &*tokenizer : nullptr;
+  const data::Tokenizer* known = outcome.tokenizer ? &*outcome.tokenizer : nullptr;
   const auto check = [&](const char* key, const std::string& path) {
     const int code = CheckTokenFile(key, path, known);
     if (exit_code == 0) exit_code = code;

@@ -2,11 +2,13 @@
 // checked, and completed by the tokenizer.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/terminal.h"
 #include "starling/config/load.h"
+#include "starling/data/tokenizer.h"
 
 namespace CLI {
 class App;
@@ -24,20 +26,24 @@ void AddConfigOptions(CLI::App* verb, bool required, ConfigArguments* arguments)
 
 struct ConfigOutcome {
   config::LoadedConfig loaded;
-  int exit_code = 0;  // 0 = `loaded` is good
+  std::optional<data::Tokenizer> tokenizer;  // data.tokenizer's file, when it was read and is good
+  int exit_code = 0;                         // 0 = `loaded` is good
 };
 
-// Reads the config with this process's environment and, when data.tokenizer is set, the tokenizer,
-// which gives vocabulary and special ids. Warnings and problems go to standard error, all at once.
-// Codes: 78 bad config or a tokenizer that contradicts it or lacks a special token; 66 missing
-// file; 65 broken tokenizer. With a missing or broken tokenizer `loaded` still holds the config as
-// far as it is known.
+// Reads the config with this process's environment, and no other file. Warnings and problems go to
+// standard error, all at once. Codes: 78 bad config; 66 missing file.
+ConfigOutcome ReadConfig(const ConfigArguments& arguments);
+
+// The same and then, when data.tokenizer is set, the tokenizer, which gives vocabulary and special
+// ids. Further codes: 78 a tokenizer that contradicts the config or lacks a special token; 66 a
+// missing one; 65 a broken one. With a missing or broken tokenizer `loaded` still holds the config
+// as far as it is known.
 ConfigOutcome LoadForVerb(const ConfigArguments& arguments);
 
-// Checks that the config names a tokenizer and token files (78), and that these exist, are whole
-// and were made by the config's tokenizer. Each problem is a line on standard error; returns the
+// Checks that LoadForVerb's config names a tokenizer and token files (78), and that these exist,
+// are whole and were made by that tokenizer. Each problem is a line on standard error; returns the
 // first one's exit code (66, 65, 78, …) or 0. Reads the files completely: about a second a
 // gigabyte.
-int CheckTokenFiles(const config::Config& config);
+int CheckTokenFiles(const ConfigOutcome& outcome);
 
 }  // namespace starling::cli

@@ -80,7 +80,7 @@ std::string CountsLine(const std::string& path, const data::PrepareCounts& count
 // Takes from the config what the command line leaves open.
 int ApplyConfig(PrepareArguments* arguments) {
   if (!arguments->config.files.empty() || !arguments->config.sets.empty()) {
-    const ConfigOutcome outcome = LoadForVerb(arguments->config);
+    const ConfigOutcome outcome = ReadConfig(arguments->config);
     if (outcome.exit_code != 0) return outcome.exit_code;
     const config::Data& data = outcome.loaded.config.data;
     if (arguments->tokenizer.empty()) arguments->tokenizer = data.tokenizer;

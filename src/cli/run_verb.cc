@@ -54,7 +54,7 @@ int RunVerb(const RunVerbArguments& arguments) {
   if (!outcome.loaded.problems.empty()) return outcome.exit_code;
   const config::Config& config = outcome.loaded.config;
   // Everything that is wrong is said before anything starts; the first problem gives the code.
-  const int data_code = CheckTokenFiles(config);
+  const int data_code = CheckTokenFiles(outcome);
   const int folder_code = CheckFolderWritable("run.directory", config.run.directory);
   const int workers_code = CheckWorkers(arguments.workers, config.elastic);
   for (int code : {outcome.exit_code, data_code, folder_code, workers_code}) {

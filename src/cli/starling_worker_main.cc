@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -18,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "cli/config_arguments.h"
+#include "cli/program.h"
 #include "cli/run_setup.h"
 #include "cli/terminal.h"
 #include "cli/worker_setup.h"
@@ -171,13 +171,13 @@ int Train(TrainArguments arguments, Notices* notices) {
   const ConfigOutcome outcome = LoadForVerb(arguments.config);
   if (outcome.exit_code != 0) return outcome.exit_code;
   const config::Config& config = outcome.loaded.config;
+  if (!outcome.tokenizer) return Fail(ExitCode::kConfig, "data.tokenizer: names no tokenizer");
   if (arguments.run_directory.empty()) arguments.run_directory = config.run.directory;
   worker.run_directory = arguments.run_directory;
   SetThreads(config.training.threads);
-  const absl::StatusOr<Incarnation> incarnation = NewIncarnation();
-  if (!incarnation.ok()) return Fail(incarnation.status());
-  if (absl::Status opened = OpenLog(arguments, *incarnation); !opened.ok()) return Fail(opened);
-  absl::StatusOr<WorkerSetup> setup = SetUpWorker(config, worker, *incarnation);
+  const Incarnation incarnation = NewIncarnation();
+  if (absl::Status opened = OpenLog(arguments, incarnation); !opened.ok()) return Fail(opened);
+  absl::StatusOr<WorkerSetup> setup = SetUpWorker(config, *outcome.tokenizer, worker, incarnation);
   if (!setup.ok()) {
     STARLING_LOG(Error) << "event=setup_failed reason=\"" << setup.status().message() << "\"";
     return Fail(setup.status());
@@ -186,8 +186,9 @@ int Train(TrainArguments arguments, Notices* notices) {
   RunLoop(arguments, config.elastic.heartbeat_interval(), *std::move(setup), notices);
 }
 
-void AddTrain(CLI::App& app, TrainArguments* arguments) {
+void AddTrain(CLI::App& app, int* exit_code) {
   CLI::App* verb = app.add_subcommand("train", "Take part in a training run until it ends");
+  auto arguments = std::make_shared<TrainArguments>();
   AddConfigOptions(verb, true, &arguments->config);
   verb->add_option("--run", arguments->run_directory,
                    "Run folder: checkpoints, logs, the coordinator's endpoint and token "
@@ -207,38 +208,22 @@ void AddTrain(CLI::App& app, TrainArguments* arguments) {
       "Examples:\n"
       "  starling-worker train --config runs/x/config.resolved.yaml --name $(hostname)/0\n"
       "  STARLING_TOKEN=… starling-worker train -c c.yaml --name b/0 --endpoint 10.0.0.1:7171\n");
-}
-
-int Main(int argc, char** argv) {
-  CLI::App app("A training worker of Starling; `starling run` starts them by itself",
-               "starling-worker");
-  app.require_subcommand(1);
-  TrainArguments arguments;
-  AddTrain(app, &arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    return Fail(ExitCode::kUsage, absl::StrCat(error.what(), "\n`starling-worker train --help` ",
-                                               "shows how it is used"));
-  }
-  static Notices& notices = *new Notices(arguments.die_with_parent);
-  return Train(std::move(arguments), &notices);
+  verb->callback([arguments, exit_code] {
+    static Notices& notices = *new Notices(arguments->die_with_parent);
+    *exit_code = Train(*arguments, &notices);
+  });
 }
 
 }  // namespace
 }  // namespace starling::cli
 
 int main(int argc, char** argv) {
-  int exit_code = 0;
-  try {
-    exit_code = starling::cli::Main(argc, argv);
-  } catch (const std::exception& error) {
-    exit_code = starling::cli::Fail(starling::ExitCode::kInternal,
-                                    std::string("internal error: ") + error.what());
-  }
+  const int exit_code = starling::cli::RunProgram(
+      {.name = "starling-worker",
+       .description = "A training worker of Starling; `starling run` starts them by itself",
+       .footer = "`starling-worker train --help` shows its options and examples.",
+       .add_verbs = starling::cli::AddTrain},
+      argc, argv);
   std::fflush(nullptr);
   std::_Exit(exit_code);
 }

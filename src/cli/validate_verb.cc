@@ -29,7 +29,7 @@ int Validate(const ConfigArguments& arguments) {
   PrintConfig(outcome.loaded);
   if (arguments.files.empty()) return outcome.exit_code;  // the defaults name no data
   const config::Config& config = outcome.loaded.config;
-  const int data_code = CheckTokenFiles(config);
+  const int data_code = CheckTokenFiles(outcome);
   const int folder_code = CheckFolderWritable("run.directory", config.run.directory);
   if (outcome.exit_code != 0) return outcome.exit_code;
   return data_code != 0 ? data_code : folder_code;

@@ -1,7 +1,5 @@
 #include "cli/worker_setup.h"
 
-#include <errno.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -11,10 +9,10 @@
 #include "cli/run_setup.h"
 #include "starling/base/exit_codes.h"
 #include "starling/base/host.h"
+#include "starling/base/secret.h"
 #include "starling/base/status.h"
 #include "starling/comm/transport.h"
 #include "starling/data/chunks.h"
-#include "starling/data/tokenizer.h"
 
 namespace starling::cli {
 namespace {
@@ -23,27 +21,11 @@ namespace {
 // change of a kernel, a reduction order or a random draw.
 constexpr const char* kNumericsVersion = "torch-2.11.0/fp32/1";
 
-std::vector<std::string> PiecesOf(const data::Tokenizer& tokenizer) {
-  std::vector<std::string> pieces;
-  pieces.reserve(static_cast<size_t>(tokenizer.vocab_size()));
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    pieces.push_back(tokenizer.IdToPiece(id));
-  }
-  return pieces;
-}
-
 struct Sources {
   std::shared_ptr<const data::MicroBatchSource> training;
   std::shared_ptr<const data::EvaluationSource> evaluation;
   uint64_t data_hash = 0;
 };
-
-// What the tokenizer adds to the options.
-void AddTokenizer(const data::Tokenizer& tokenizer, data::MicroBatchOptions* options) {
-  options->special = tokenizer.special_ids();
-  options->pieces = PiecesOf(tokenizer);
-  options->tokenizer_hash = tokenizer.hash();
-}
 
 absl::StatusOr<std::shared_ptr<const data::Corpus>> OpenCorpus(
     const std::string& key, const std::vector<std::string>& paths) {
@@ -61,14 +43,13 @@ absl::StatusOr<T> UsableAs(const std::string& key, absl::StatusOr<T> source) {
   return status;
 }
 
-absl::StatusOr<Sources> OpenSources(const config::Config& config) {
-  absl::StatusOr<data::Tokenizer> tokenizer = data::Tokenizer::Load(config.data.tokenizer);
-  if (!tokenizer.ok()) return Annotate(tokenizer.status(), "data.tokenizer");
+absl::StatusOr<Sources> OpenSources(const config::Config& config,
+                                    const data::Tokenizer& tokenizer) {
   Sources sources;
   STARLING_ASSIGN_OR_RETURN(const auto corpus, OpenCorpus("data.train", config.data.train));
   sources.data_hash = corpus->DataHash();
   data::MicroBatchOptions batches = TrainingBatchesOf(config);
-  AddTokenizer(*tokenizer, &batches);
+  data::SetTokenizer(tokenizer, &batches);
   STARLING_ASSIGN_OR_RETURN(
       sources.training,
       UsableAs("data.train", data::MakeTrainingSource(corpus, std::move(batches))));
@@ -76,7 +57,7 @@ absl::StatusOr<Sources> OpenSources(const config::Config& config) {
   STARLING_ASSIGN_OR_RETURN(const auto validation,
                             OpenCorpus("data.validation", {config.data.validation}));
   data::MicroBatchOptions evaluation = EvaluationBatchesOf(config);
-  AddTokenizer(*tokenizer, &evaluation);
+  data::SetTokenizer(tokenizer, &evaluation);
   STARLING_ASSIGN_OR_RETURN(sources.evaluation,
                             UsableAs("data.validation", data::EvaluationSource::Create(
                                                             validation, std::move(evaluation))));
@@ -102,7 +83,6 @@ absl::StatusOr<std::unique_ptr<comm::Transport>> Listen(const config::Config& co
   comm::SocketTransportOptions options;
   options.bind_host = config.comm.bind_host;
   options.advertise_host = config.comm.advertise_host;
-  options.host_id = HostId();
   options.shared_memory = config.comm.shared_memory;
   absl::StatusOr<std::unique_ptr<comm::Transport>> transport = comm::MakeSocketTransport(options);
   if (!transport.ok()) return Annotate(transport.status(), "comm.bind_host");
@@ -111,13 +91,9 @@ absl::StatusOr<std::unique_ptr<comm::Transport>> Listen(const config::Config& co
 
 }  // namespace
 
-absl::StatusOr<Incarnation> NewIncarnation() {
+Incarnation NewIncarnation() {
   uint64_t value = 0;
-  while (value == 0) {
-    if (getrandom(&value, sizeof(value), 0) != static_cast<ssize_t>(sizeof(value))) {
-      return ErrnoStatus(errno, "getrandom");
-    }
-  }
+  while (value == 0) FillRandom(&value, sizeof(value));
   return Incarnation(value);
 }
 
@@ -132,36 +108,29 @@ train::TrainerOptions TrainerOptionsOf(const config::Config& config) {
 data::MicroBatchOptions TrainingBatchesOf(const config::Config& config) {
   data::MicroBatchOptions options;
   options.seed = config.run.seed;
-  options.objective = config.training.objective == config::Objective::kMlmSop
-                          ? data::Objective::kMlmSop
-                          : data::Objective::kMlm;
-  options.short_documents = config.data.short_documents == config::ShortDocuments::kKeep
-                                ? data::ShortDocuments::kKeep
-                                : data::ShortDocuments::kDiscard;
-  options.word_groups = config.data.word_groups == config::WordGroups::kReference
-                            ? data::WordGroupRule::kReference
-                            : data::WordGroupRule::kCorrected;
+  options.objective = config.training.objective;
+  options.short_documents = config.data.short_documents;
+  options.word_groups = config.data.word_groups;
   options.mask_probability = config.data.mask_probability;
   options.micro_batch = static_cast<uint64_t>(config.training.micro_batch);
   options.micro_batches = static_cast<uint64_t>(config.training.micro_batches());
   options.pad_to_multiple = static_cast<uint64_t>(config.data.pad_to_multiple);
-  for (const plan::LengthChange& change : config.training.sequence_length.Changes()) {
-    options.lengths.push_back({change.first_step, static_cast<uint64_t>(change.length)});
-  }
+  options.lengths = config.training.sequence_length.Changes();
   return options;
 }
 
 data::MicroBatchOptions EvaluationBatchesOf(const config::Config& config) {
   data::MicroBatchOptions options = TrainingBatchesOf(config);
-  options.lengths = {{0, static_cast<uint64_t>(config.training.sequence_length.maximum)}};
+  options.lengths = {{0, config.training.sequence_length.maximum}};
   return options;
 }
 
 absl::StatusOr<WorkerSetup> SetUpWorker(const config::Config& config,
+                                        const data::Tokenizer& tokenizer,
                                         const WorkerArguments& arguments, Incarnation incarnation) {
   WorkerSetup setup;
   setup.protocol = ProtocolOptions(config, 1, false);
-  STARLING_ASSIGN_OR_RETURN(Sources sources, OpenSources(config));
+  STARLING_ASSIGN_OR_RETURN(Sources sources, OpenSources(config, tokenizer));
   STARLING_ASSIGN_OR_RETURN(setup.parts.transport, Listen(config));
   STARLING_ASSIGN_OR_RETURN(setup.parts.trainer, train::Trainer::Create(TrainerOptionsOf(config)));
   setup.parts.training = std::move(sources.training);

@@ -10,6 +10,7 @@
 #include "starling/comm/fault.h"
 #include "starling/config/config.h"
 #include "starling/data/micro_batches.h"
+#include "starling/data/tokenizer.h"
 #include "starling/membership/worker_core.h"
 #include "starling/train/trainer.h"
 #include "starling/worker/executor.h"
@@ -31,18 +32,19 @@ struct WorkerSetup {
 };
 
 // A new life's number from the system's random source; never 0.
-absl::StatusOr<Incarnation> NewIncarnation();
+Incarnation NewIncarnation();
 
 train::TrainerOptions TrainerOptionsOf(const config::Config& config);
-// `special`, `pieces` and `tokenizer_hash` are left unset: they come from the tokenizer.
+// What data::SetTokenizer sets is left out.
 data::MicroBatchOptions TrainingBatchesOf(const config::Config& config);
 // The same masks and pairs at every evaluation, at the final sequence length.
 data::MicroBatchOptions EvaluationBatchesOf(const config::Config& config);
 
-// Opens tokenizer and token files, allocates the model, listens for peers. Takes seconds: token
-// files are read once to check them. Errors name the setting and the file; their exit codes are
-// ExitCodeFor's.
+// `tokenizer` is the config's. Opens token files, allocates the model, listens for peers. Takes
+// seconds: token files are read once to check them. Errors name the setting and the file; their
+// exit codes are ExitCodeFor's.
 absl::StatusOr<WorkerSetup> SetUpWorker(const config::Config& config,
+                                        const data::Tokenizer& tokenizer,
                                         const WorkerArguments& arguments, Incarnation incarnation);
 
 }  // namespace starling::cli

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "starling/base/log.h"
+#include "starling/base/secret.h"
 #include "starling/base/status.h"
 
 namespace starling::comm {
@@ -65,6 +66,7 @@ void Call::GiveUp(Refusal refusal) {
 void Call::Connect(absl::Time now) {
   nobody_there_ = false;
   const std::string& text = spec_.peers[static_cast<size_t>(peer_)].address;
+  // Looked up at every try: the name of a host that has just started may not be known yet.
   const absl::StatusOr<SocketAddress> address =
       role_ == ConnectionRole::kControlMemory ? UnixAddress(text) : ResolveTcp(text);
   if (!address.ok()) return Retry(now, std::string(address.status().message()));
@@ -103,7 +105,7 @@ void Call::SendHello(absl::Time now) {
   hello.to_incarnation = spec_.peers[static_cast<size_t>(peer_)].incarnation;
   hello.group_size = static_cast<int32_t>(spec_.peers.size());
   hello.run_digest = Sha256(spec_.run_id);
-  hello.nonce = RandomBytes();
+  FillRandom(hello.nonce.data(), hello.nonce.size());
   hello_ = Encode(hello);
   if (!SendWhole(fd_.get(), hello_)) return Retry(now, "the peer closed the connection at once");
   received_.clear();
@@ -117,15 +119,14 @@ void Call::OnAnswer(absl::Time now) {
   if (stage_ == Stage::kChallenge && answer->type == Answer::Type::kChallenge) {
     nonce_ = answer->body;
     const Bytes32 proof = Prove(Side::kConnector, spec_.secret, hello_, nonce_);
-    if (!SendWhole(fd_.get(), std::string(proof.data(), proof.size()))) {
+    if (!SendWhole(fd_.get(), TextOf(proof))) {
       return Retry(now, "the peer closed the connection during the handshake");
     }
     stage_ = Stage::kWelcome;
     return;
   }
   const Bytes32 expected = Prove(Side::kAcceptor, spec_.secret, hello_, nonce_);
-  if (stage_ != Stage::kWelcome ||
-      !SameBytes(expected, std::string_view(answer->body.data(), answer->body.size()))) {
+  if (stage_ != Stage::kWelcome || !SameSecret(TextOf(expected), TextOf(answer->body))) {
     return GiveUp(Refusal::kSecret);  // whoever it is does not know the secret
   }
   if (role_ == ConnectionRole::kControlMemory) {

@@ -35,7 +35,7 @@ absl::StatusOr<Fault::Kind> ParseKind(const std::string& part, const std::string
   return BadFault(part, absl::StrCat("\"", name, "\" is not a kind of fault"));
 }
 
-// "key=value" pairs of one fault. `at_least` is checked by the caller.
+// "key=value" pairs of one fault.
 absl::StatusOr<std::map<std::string, std::string>> ParseFields(const std::string& part,
                                                                const std::string& text) {
   std::map<std::string, std::string> fields;

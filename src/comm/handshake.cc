@@ -1,13 +1,9 @@
 #include "comm/handshake.h"
 
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <openssl/sha.h>
-#include <sys/random.h>
 
 #include <bit>
-#include <cerrno>
 #include <cstring>
 
 #include "starling/base/log.h"
@@ -55,24 +51,6 @@ const char* Describe(Refusal refusal) {
   return "an unknown reason";
 }
 
-Bytes32 RandomBytes() {
-  Bytes32 bytes;
-  size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t n = getrandom(bytes.data() + have, bytes.size() - have, 0);
-    STARLING_CHECK(n > 0 || errno == EINTR);
-    if (n > 0) have += static_cast<size_t>(n);
-  }
-  return bytes;
-}
-
-Bytes32 Sha256(std::string_view text) {
-  Bytes32 digest;
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-         reinterpret_cast<unsigned char*>(digest.data()));
-  return digest;
-}
-
 std::string Encode(const Hello& hello) {
   std::string out;
   Put(&out, kHelloMagic);
@@ -104,7 +82,7 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   hello.to_rank = Get<int32_t>(&bytes);
   hello.group_size = Get<int32_t>(&bytes);
   Get<uint32_t>(&bytes);
-  hello.run_digest = Get<Bytes32>(&bytes);
+  hello.run_digest = Get<Sha256Digest>(&bytes);
   hello.nonce = Get<Bytes32>(&bytes);
   return hello;
 }
@@ -142,10 +120,6 @@ Bytes32 Prove(Side side, const std::string& secret, std::string_view hello, cons
        reinterpret_cast<unsigned char*>(mac.data()), &bytes);
   STARLING_CHECK(bytes == mac.size());
   return mac;
-}
-
-bool SameBytes(const Bytes32& a, std::string_view b) {
-  return b.size() == a.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 }  // namespace starling::comm

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "starling/base/ids.h"
+#include "starling/base/sha256.h"
 
 namespace starling::comm {
 
@@ -41,9 +42,7 @@ enum class Refusal : uint8_t {
 const char* Describe(Refusal refusal);
 
 using Bytes32 = std::array<char, 32>;
-
-Bytes32 RandomBytes();
-Bytes32 Sha256(std::string_view text);
+inline std::string TextOf(const Bytes32& bytes) { return {bytes.data(), bytes.size()}; }
 
 struct Hello {
   uint32_t version = kWireVersion;
@@ -54,7 +53,7 @@ struct Hello {
   int32_t from_rank = 0;
   int32_t to_rank = 0;
   int32_t group_size = 0;
-  Bytes32 run_digest = {};  // Sha256 of the run id
+  Sha256Digest run_digest = {};  // of the run id
   Bytes32 nonce = {};
 };
 constexpr size_t kHelloBytes = 120;
@@ -79,7 +78,5 @@ constexpr size_t kProofBytes = 32;
 enum class Side { kConnector, kAcceptor };
 // HMAC-SHA256 of `side`, the encoded Hello and the Challenge's nonce.
 Bytes32 Prove(Side side, const std::string& secret, std::string_view hello, const Bytes32& nonce);
-// In constant time.
-bool SameBytes(const Bytes32& a, std::string_view b);
 
 }  // namespace starling::comm

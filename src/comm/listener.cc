@@ -11,7 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "comm/socket_address.h"
 #include "starling/base/clock.h"
+#include "starling/base/host_port.h"
 #include "starling/base/log.h"
+#include "starling/base/secret.h"
 #include "starling/base/status.h"
 
 namespace starling::comm {
@@ -287,7 +289,7 @@ bool Listener::Route(Visitor& visitor) {
   if (refusal != Refusal::kNone) return Refuse(visitor, refusal);
   visitor.stage = Visitor::Stage::kProof;
   visitor.deadline = now + limits_.handshake;
-  visitor.nonce = RandomBytes();
+  FillRandom(visitor.nonce.data(), visitor.nonce.size());
   return SendWhole(visitor.fd.get(),
                    Encode(Answer{Answer::Type::kChallenge, Refusal::kNone, visitor.nonce}));
 }
@@ -297,8 +299,8 @@ bool Listener::OnProof(Visitor& visitor) {
   const std::shared_ptr<Reception> reception = Find(visitor.hello.generation, &left);
   if (reception == nullptr) return Refuse(visitor, Refusal::kStale);
   const std::string& secret = reception->spec().secret;
-  if (!SameBytes(Prove(Side::kConnector, secret, visitor.hello_bytes, visitor.nonce),
-                 visitor.received)) {
+  if (!SameSecret(TextOf(Prove(Side::kConnector, secret, visitor.hello_bytes, visitor.nonce)),
+                  visitor.received)) {
     return Refuse(visitor, Refusal::kSecret);
   }
   Arrival arrival{visitor.hello.from_rank, visitor.hello.role, UniqueFd(), RingMemory()};

@@ -59,7 +59,7 @@ class Reception {
   void Signal();
 
   const GroupSpec spec_;
-  const Bytes32 run_digest_;
+  const Sha256Digest run_digest_;
   UniqueFd event_;
   mutable absl::Mutex mutex_;
   std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "starling/base/host_port.h"
 #include "starling/base/status.h"
 
 namespace starling::comm {
@@ -34,16 +35,8 @@ absl::StatusOr<SocketAddress> ResolveTcp(const std::string& host, const std::str
 }
 
 absl::StatusOr<SocketAddress> ResolveTcp(const std::string& host_and_port) {
-  const size_t colon = host_and_port.rfind(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == host_and_port.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address \"", host_and_port, "\" is not HOST:PORT"));
-  }
-  std::string host = host_and_port.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  return ResolveTcp(host, host_and_port.substr(colon + 1));
+  STARLING_ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(host_and_port));
+  return ResolveTcp(address.host, absl::StrCat(address.port));
 }
 
 absl::StatusOr<SocketAddress> UnixAddress(const std::string& address) {
@@ -58,11 +51,6 @@ absl::StatusOr<SocketAddress> UnixAddress(const std::string& address) {
   std::memcpy(unix_address->sun_path + 1, name.data(), name.size());  // leading zero: abstract
   result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return result;
-}
-
-std::string JoinHostPort(const std::string& host, int port) {
-  const bool brackets = host.find(':') != std::string::npos;
-  return brackets ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
 }
 
 absl::StatusOr<int> BoundPort(int fd) {

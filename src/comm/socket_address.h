@@ -1,4 +1,4 @@
-// Sockets by address text. "HOST:PORT" or "[HOST]:PORT" for TCP; every transport that shares memory
+// Sockets by address text. HOST:PORT (base/host_port.h) for TCP; every transport that shares memory
 // also listens on a UNIX socket whose abstract name derives from its TCP address, so that nothing
 // is left in the file system. Pure functions and thin wrappers; thread-safe.
 #pragma once
@@ -26,8 +26,6 @@ absl::StatusOr<SocketAddress> ResolveTcp(const std::string& host_and_port);
 // InvalidArgument when `address` is too long for a UNIX socket's name.
 absl::StatusOr<SocketAddress> UnixAddress(const std::string& address);
 
-// "HOST:PORT", with brackets around an IPv6 host.
-std::string JoinHostPort(const std::string& host, int port);
 // Port a bound TCP socket got.
 absl::StatusOr<int> BoundPort(int fd);
 

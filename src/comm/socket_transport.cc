@@ -34,7 +34,7 @@ class Gathering {
  public:
   Gathering(const GroupSpec& spec, const SocketTransportOptions& options, Reception* reception)
       : spec_(spec), options_(options), reception_(reception), arrived_(spec.peers.size()) {
-    const std::string& host = options.host_id.empty() ? spec.peers[Self()].host : options.host_id;
+    const std::string& host = spec.peers[Self()].host;
     for (int peer = 0; peer < spec.rank.value(); ++peer) {
       const bool same_host = !host.empty() && spec.peers[static_cast<size_t>(peer)].host == host;
       dialers_.emplace_back(spec, peer, options.shared_memory && same_host);

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "config/schema.h"
+#include "starling/base/host_port.h"
 
 namespace starling::config {
 namespace {
@@ -27,6 +27,7 @@ class Checker {
     CheckBatch();
     CheckLengths();
     CheckOptimizer();
+    CheckParallel();
     CheckElastic();
     CheckAddress("coordinator.bind", config_.coordinator.bind, false);
     CheckAddress("coordinator.http", config_.coordinator.http, true);
@@ -149,6 +150,14 @@ class Checker {
     }
   }
 
+  void CheckParallel() {
+    const int64_t replication = config_.parallel.replication;
+    if (replication == Parallel().replication) return;
+    Bad("parallel.replication",
+        absl::StrCat(replication, " is not supported by this version, which keeps the whole state ",
+                     "on every worker: leave the key out"));
+  }
+
   void CheckElastic() {
     const Elastic& elastic = config_.elastic;
     if (elastic.min_workers > elastic.max_workers) {
@@ -166,12 +175,7 @@ class Checker {
 
   void CheckAddress(const std::string& key, const std::string& address, bool may_be_empty) {
     if (address.empty() && may_be_empty) return;
-    const size_t colon = address.rfind(':');
-    int port = -1;
-    const bool good = colon != std::string::npos && colon > 0 &&
-                      absl::SimpleAtoi(address.substr(colon + 1), &port) && port >= 0 &&
-                      port <= 65535;
-    if (!good) {
+    if (!ParseHostPort(address).ok()) {
       Bad(key, absl::StrCat("\"", address,
                             "\" is no address: expected HOST:PORT, with port 0 for "
                             "any free one"));

@@ -238,9 +238,9 @@ void DataFields(Data* data, Table* table) {
   table->String("tokenizer", &data->tokenizer);
   table->Bool("split_lines", &data->split_lines);
   table->Section("data", true);
-  table->Choice<WordGroups>(
+  table->Choice<WordGroupRule>(
       "word_groups", &data->word_groups,
-      {{{"reference", WordGroups::kReference}, {"corrected", WordGroups::kCorrected}}});
+      {{{"reference", WordGroupRule::kReference}, {"corrected", WordGroupRule::kCorrected}}});
   table->Choice<ShortDocuments>(
       "short_documents", &data->short_documents,
       {{{"keep", ShortDocuments::kKeep}, {"discard", ShortDocuments::kDiscard}}});

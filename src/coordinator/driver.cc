@@ -1,10 +1,8 @@
 #include "starling/coordinator/driver.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <thread>
 #include <utility>
@@ -21,7 +19,9 @@
 #include "starling/base/bounded_queue.h"
 #include "starling/base/exit_codes.h"
 #include "starling/base/host.h"
+#include "starling/base/host_port.h"
 #include "starling/base/log.h"
+#include "starling/base/secret.h"
 #include "starling/base/status.h"
 #include "starling/rpc/server.h"
 #include "starling/rpc/target.h"
@@ -49,14 +49,6 @@ struct AbandonOrder {
 using Item = std::variant<CoordinatorInput, Question, StatusQuestion, AbandonOrder>;
 
 absl::Status GoneStatus() { return absl::UnavailableError("the coordinator has ended"); }
-
-std::string NewSecret() {
-  std::array<uint64_t, 4> random;
-  STARLING_CHECK(getrandom(random.data(), sizeof(random), 0) == sizeof(random));
-  std::string secret;
-  for (uint64_t part : random) secret += ToHex(part);
-  return secret;
-}
 
 std::string AdvertisedHost(const DriverOptions& options, const std::string& bound) {
   if (!options.advertise_host.empty()) return options.advertise_host;
@@ -106,8 +98,8 @@ class DriverImpl final : public Driver, public rpc::ServerHandler {
   void OnMessage(Registration registration, WorkerMessage message) override {
     inputs_.Push(CoordinatorInput(FromWorker{registration, std::move(message)}));
   }
-  void OnClosed(Registration registration, const std::string&) override {
-    inputs_.Push(CoordinatorInput(StreamClosed{registration}));
+  void OnClosed(Registration registration, const std::string& reason) override {
+    inputs_.Push(CoordinatorInput(StreamClosed{registration, reason}));
   }
   void OnRequest(UserRequest request, std::function<void(rpc::RequestReply)> reply) override {
     if (!inputs_.Push(Question{std::move(request), reply})) {
@@ -179,7 +171,7 @@ absl::Status DriverImpl::Begin() {
       Annotate(CheckIdentity(options_.membership, journal), options_.run_folder));
   recorder_ = std::make_unique<Recorder>(&options_, folder_.get(), &metrics_);
   core_ = std::make_unique<CoordinatorCore>(options_.membership, journal, options_.clock->Now(),
-                                            [](Generation) { return NewSecret(); });
+                                            [](Generation) { return RandomHex(32); });
   manifests_ = std::make_unique<ManifestWriter>(
       options_.fs, folder_->checkpoints(),
       [this](ManifestWritten written) { inputs_.Push(CoordinatorInput(std::move(written))); });
@@ -192,11 +184,9 @@ absl::Status DriverImpl::Listen() {
   rpc::ServerOptions server;
   server.bind = options_.bind;
   STARLING_ASSIGN_OR_RETURN(server.token, rpc::LoadOrMakeToken(options_.run_folder));
-  STARLING_ASSIGN_OR_RETURN(const rpc::HostPort bound, rpc::ParseHostPort(options_.bind));
+  STARLING_ASSIGN_OR_RETURN(const HostPort bound, ParseHostPort(options_.bind));
   STARLING_ASSIGN_OR_RETURN(server_, rpc::Server::Start(server, this));
-  std::string host = AdvertisedHost(options_, bound.host);
-  if (host.find(':') != std::string::npos) host = absl::StrCat("[", host, "]");
-  endpoint_ = absl::StrCat(host, ":", server_->port());
+  endpoint_ = JoinHostPort(AdvertisedHost(options_, bound.host), server_->port());
   if (!options_.http.empty()) {
     STARLING_ASSIGN_OR_RETURN(
         page_, HttpPage::Start(

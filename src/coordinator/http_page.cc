@@ -11,8 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/notification.h"
 #include "starling/base/exit_codes.h"
+#include "starling/base/host_port.h"
 #include "starling/base/status.h"
-#include "starling/rpc/target.h"
 
 namespace starling::coordinator {
 namespace {
@@ -121,11 +121,10 @@ int HttpPage::Handle(mg_connection* connection, void* page) {
 
 absl::StatusOr<std::unique_ptr<HttpPage>> HttpPage::Start(const std::string& bind,
                                                           StatusSource status, Metrics* metrics) {
-  STARLING_ASSIGN_OR_RETURN(const rpc::HostPort parsed, rpc::ParseHostPort(bind));
+  STARLING_ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(bind));
   std::unique_ptr<HttpPage> page(new HttpPage(std::move(status), metrics));
   const std::string host = parsed.host == "localhost" ? "127.0.0.1" : parsed.host;
-  const std::string shown = host.find(':') == std::string::npos ? host : "[" + host + "]";
-  const std::string ports = absl::StrCat(shown, ":", parsed.port);
+  const std::string ports = JoinHostPort(host, parsed.port);
   const char* options[] = {"listening_ports",    ports.c_str(), "num_threads", "4",
                            "request_timeout_ms", "5000",        nullptr};
   const mg_callbacks callbacks{};
@@ -140,7 +139,7 @@ absl::StatusOr<std::unique_ptr<HttpPage>> HttpPage::Start(const std::string& bin
         ExitCode::kOsError);
   }
   mg_set_request_handler(page->context_, "/", &HttpPage::Handle, page.get());
-  page->address_ = absl::StrCat(shown, ":", port.port);
+  page->address_ = JoinHostPort(host, port.port);
   return page;
 }
 
@@ -152,7 +151,7 @@ HttpPage::~HttpPage() {
     mg_stop(context_);
     stopped.Notify();
   });
-  const absl::StatusOr<rpc::HostPort> own = rpc::ParseHostPort(address_);
+  const absl::StatusOr<HostPort> own = ParseHostPort(address_);
   const std::string host =
       own.ok() && own->host != "0.0.0.0" && own->host != "::" ? own->host : "127.0.0.1";
   char error[128];

@@ -36,7 +36,7 @@ class Recorder {
   Metrics* const metrics_;
   Term term_;
   Goodput goodput_;
-  std::optional<absl::Time> last_step_;  // when the newest step was decided, or its view began
+  std::optional<absl::Time> last_step_;  // when the newest step was decided
   bool complained_ = false;              // a warning about each failed line would fill the log
 };
 

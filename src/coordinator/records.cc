@@ -118,4 +118,9 @@ std::optional<Version> VersionOfLine(std::string_view line) {
   return Version{Timeline(timeline->get<uint64_t>()), Step(step->get<int64_t>())};
 }
 
+bool IsEvaluation(std::string_view line) {
+  const Json json = Json::parse(line, nullptr, false);
+  return json.is_object() && json.contains("eval_loss");
+}
+
 }  // namespace starling::coordinator

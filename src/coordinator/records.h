@@ -34,5 +34,7 @@ std::string EventText(const membership::Event& event, Term term, absl::Time wall
 
 // The (timeline, step) that a ledger or metrics line is about; nothing when it is no such line.
 std::optional<Version> VersionOfLine(std::string_view line);
+// Whether a metrics line is an evaluation, not a step.
+bool IsEvaluation(std::string_view line);
 
 }  // namespace starling::coordinator

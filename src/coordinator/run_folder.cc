@@ -30,31 +30,39 @@ std::string ReadFd(int fd) {
                         absl::string_view(text, static_cast<size_t>(got))));
 }
 
-// The end of a file of lines: the last whole line, and how many bytes the file has up to its end.
+// The end of a file of lines: the last whole line that counts, and how many bytes the file has up
+// to the end of the last whole one.
 struct Tail {
   std::string last_line;
   uint64_t whole_bytes = 0;
 };
 
-Tail ReadTail(const std::string& path, uint64_t bytes) {
+bool AnyLine(std::string_view) { return true; }
+// An evaluation is written when it is done, behind the lines of steps that came after its version.
+bool NoEvaluation(std::string_view line) { return !IsEvaluation(line); }
+
+Tail ReadTail(const std::string& path, uint64_t bytes, bool (*counts)(std::string_view line)) {
   std::ifstream file(path, std::ios::binary);
   std::string text;
-  uint64_t begin = bytes;
-  // Grows backwards until it holds the newline before the last whole line, or everything.
+  // Grows backwards until it holds a whole line that counts, or everything.
   for (uint64_t window = 64 << 10;; window *= 4) {
-    begin = bytes > window ? bytes - window : 0;
+    const uint64_t begin = bytes > window ? bytes - window : 0;
     text.resize(bytes - begin);
     file.clear();
     file.seekg(static_cast<std::streamoff>(begin));
     file.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<size_t>(file.gcount()));
-    if (begin == 0 || std::count(text.begin(), text.end(), '\n') >= 2) break;
+    const size_t last = text.rfind('\n');
+    for (size_t end = last; end != std::string::npos;) {
+      const size_t before = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
+      if (before == std::string::npos && begin > 0) break;  // its beginning is not in the window
+      const size_t start = before == std::string::npos ? 0 : before + 1;
+      std::string line = text.substr(start, end - start);
+      if (counts(line)) return Tail{std::move(line), begin + last + 1};
+      end = before;
+    }
+    if (begin == 0) return Tail{"", last == std::string::npos ? 0 : last + 1};
   }
-  const size_t end = text.rfind('\n');
-  if (end == std::string::npos) return Tail{"", 0};
-  const size_t before = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
-  const size_t start = before == std::string::npos ? 0 : before + 1;
-  return Tail{text.substr(start, end - start), begin + end + 1};
 }
 
 }  // namespace
@@ -90,11 +98,11 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(Fs* fs, const std::st
   STARLING_ASSIGN_OR_RETURN(folder->lock_, FolderLock::Take(JoinPath(path, "journal/lock")));
   STARLING_RETURN_IF_ERROR(folder->ReadJournal());
   STARLING_RETURN_IF_ERROR(folder->FindCheckpoints());
-  STARLING_ASSIGN_OR_RETURN(folder->ledger_,
-                            folder->OpenLines("ledger.jsonl", &folder->restored_.ledger_last));
-  STARLING_ASSIGN_OR_RETURN(folder->metrics_,
-                            folder->OpenLines("metrics.jsonl", &folder->metrics_last_));
-  STARLING_ASSIGN_OR_RETURN(folder->events_, folder->OpenLines("events.jsonl", nullptr));
+  STARLING_ASSIGN_OR_RETURN(
+      folder->ledger_, folder->OpenLines("ledger.jsonl", &AnyLine, &folder->restored_.ledger_last));
+  STARLING_ASSIGN_OR_RETURN(
+      folder->metrics_, folder->OpenLines("metrics.jsonl", &NoEvaluation, &folder->metrics_last_));
+  STARLING_ASSIGN_OR_RETURN(folder->events_, folder->OpenLines("events.jsonl", &AnyLine, nullptr));
   return folder;
 }
 
@@ -118,30 +126,32 @@ absl::Status RunFolder::ReadJournal() {
 // The disk knows better than the journal which checkpoints are there: retention deletes old ones,
 // and a journal may be lost.
 absl::Status RunFolder::FindCheckpoints() {
-  STARLING_ASSIGN_OR_RETURN(const std::vector<checkpoint::Candidate> found,
-                            checkpoint::ListCheckpoints(checkpoints()));
+  STARLING_ASSIGN_OR_RETURN(const std::vector<Version> found,
+                            checkpoint::ListCheckpoints(*fs_, checkpoints()));
   std::vector<CheckpointRecord> present;
-  for (const checkpoint::Candidate& candidate : found) {
-    if (!fs_->Exists(JoinPath(candidate.folder, checkpoint::kManifestFile))) continue;
-    const std::string name = checkpoint::FolderName(candidate.version);
+  for (const Version version : found) {
+    const std::string name = checkpoint::FolderName(version);
+    const std::string folder = JoinPath(checkpoints(), name);
+    if (!fs_->Exists(JoinPath(folder, checkpoint::kManifestFile))) continue;
     if (restored_.bad_checkpoints.contains(name)) continue;
-    present.push_back({name, candidate.version, true});
+    present.push_back({name, version, true});
   }
   std::reverse(present.begin(), present.end());  // oldest first
   restored_.checkpoints = std::move(present);
   return absl::OkStatus();
 }
 
-// Opens a file of JSON lines, cut to its last whole line, whose version goes to *last.
-absl::StatusOr<std::unique_ptr<WritableFile>> RunFolder::OpenLines(const std::string& name,
-                                                                   std::optional<Version>* last) {
+// Opens a file of JSON lines, cut to its last whole line; the version of the last one that counts
+// goes to *last.
+absl::StatusOr<std::unique_ptr<WritableFile>> RunFolder::OpenLines(
+    const std::string& name, bool (*counts)(std::string_view line), std::optional<Version>* last) {
   const std::string path = JoinPath(path_, name);
   uint64_t bytes = 0;
   if (fs_->Exists(path)) {
     STARLING_ASSIGN_OR_RETURN(bytes, fs_->Size(path));
   }
   if (bytes > 0) {
-    const Tail tail = ReadTail(path, bytes);
+    const Tail tail = ReadTail(path, bytes, counts);
     if (tail.whole_bytes < bytes) {
       STARLING_LOG(Warning) << "cut a torn line off " << path << " at byte " << tail.whole_bytes;
       STARLING_RETURN_IF_ERROR(fs_->Truncate(path, tail.whole_bytes));

@@ -39,7 +39,7 @@ class RunFolder {
   // As read at Open: the journal's content with the checkpoints that are really on the disk and the
   // ledger's last line.
   const membership::RestoredState& restored() const { return restored_; }
-  // Of the last line of metrics.jsonl: steps up to it were shown by an earlier coordinator.
+  // Of the last step in metrics.jsonl: steps up to it were shown by an earlier coordinator.
   const std::optional<Version>& metrics_last() const { return metrics_last_; }
 
   absl::Status AppendJournal(const membership::JournalRecord& record);
@@ -57,6 +57,7 @@ class RunFolder {
   absl::Status ReadJournal();
   absl::Status FindCheckpoints();
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenLines(const std::string& name,
+                                                          bool (*counts)(std::string_view line),
                                                           std::optional<Version>* last);
 
   Fs* const fs_;

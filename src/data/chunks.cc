@@ -52,11 +52,10 @@ absl::StatusOr<std::shared_ptr<const Corpus>> Corpus::Create(
   return std::shared_ptr<const Corpus>(new Corpus(std::move(files)));
 }
 
-absl::StatusOr<std::shared_ptr<const Corpus>> Corpus::Open(std::span<const std::string> paths,
-                                                           TokenFileOpenOptions options) {
+absl::StatusOr<std::shared_ptr<const Corpus>> Corpus::Open(std::span<const std::string> paths) {
   std::vector<std::shared_ptr<const TokenFile>> files;
   for (const std::string& path : paths) {
-    STARLING_ASSIGN_OR_RETURN(auto file, TokenFile::Open(path, options));
+    STARLING_ASSIGN_OR_RETURN(auto file, TokenFile::Open(path));
     files.push_back(std::move(file));
   }
   return Create(std::move(files));

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "data/fnv1a.h"
 #include "starling/base/bounded_queue.h"
 #include "starling/base/fs.h"
 #include "starling/base/rng.h"
@@ -232,12 +233,6 @@ class Pipeline {
   int jobs_running_ ABSL_GUARDED_BY(mutex_) = 0;  // the last one closes encoded_
 };
 
-uint64_t HashBytes(std::string_view bytes) {  // FNV-1a
-  uint64_t hash = 0xCBF29CE484222325;
-  for (const char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001B3;
-  return Mix64(hash);
-}
-
 absl::Status EncodePart(const Tokenizer& tokenizer, std::string_view part,
                         Tokenizer::Scratch* scratch, std::vector<int32_t>* ids,
                         std::vector<uint32_t>* sentence_lengths) {
@@ -273,7 +268,7 @@ std::string ValidationPath(const std::string& output) {
 }
 
 bool IsForValidation(std::string_view id, std::string_view text, double fraction) {
-  return fraction > 0 && ToUnit(HashBytes(id.empty() ? text : id)) < fraction;
+  return fraction > 0 && ToUnit(Mix64(Fnv1a(id.empty() ? text : id))) < fraction;
 }
 
 absl::Status EncodeDocument(const Tokenizer& tokenizer, std::string_view text, bool split_lines,

@@ -1,31 +1,9 @@
 #include "data/sentence_context.h"
 
+#include "data/unicode_tables.h"
 #include "data/utf8.h"
 
 namespace starling::data {
-namespace {
-
-void AppendUtf8(uint32_t c, std::string* out) {
-  if (c < 0x80) {
-    out->push_back(static_cast<char>(c));
-    return;
-  }
-  if (c < 0x800) {
-    out->push_back(static_cast<char>(0xC0 | (c >> 6)));
-  } else {
-    if (c < 0x10000) {
-      out->push_back(static_cast<char>(0xE0 | (c >> 12)));
-    } else {
-      out->push_back(static_cast<char>(0xF0 | (c >> 18)));
-      out->push_back(static_cast<char>(0x80 | ((c >> 12) & 0x3F)));
-    }
-    out->push_back(static_cast<char>(0x80 | ((c >> 6) & 0x3F)));
-  }
-  out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-}
-
-}  // namespace
-
 Context LeftOf(std::string_view text, size_t at, const CharacterTable& table) {
   Context context;
   size_t start = at;

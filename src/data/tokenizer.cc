@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "data/fnv1a.h"
 #include "data/tokenizer_impl.h"
 #include "data/utf8.h"
 #include "starling/base/fs.h"
@@ -12,12 +13,6 @@
 
 namespace starling::data {
 namespace {
-
-uint64_t Fnv1a(std::string_view data) {
-  uint64_t hash = 0xCBF29CE484222325;
-  for (const char byte : data) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001B3;
-  return hash;
-}
 
 absl::Status CheckText(std::string_view text) {
   if (text.size() >= std::numeric_limits<uint32_t>::max()) {

@@ -335,8 +335,10 @@ void CoordinatorCore::MaybeEnd() {
     }
     return;
   }
-  if (!finished) return EndRun(kDrained, kDrained, stop_reason_);
-  if (options_.evaluation && latest_evaluation_ != version) return;
+  const bool evaluated = !options_.evaluation || latest_evaluation_ == version;
+  // Nobody evaluates in a view that only checkpoints: the next start does it.
+  if (stopping_view_ && !(finished && evaluated)) return EndRun(kDrained, kDrained, stop_reason_);
+  if (!evaluated) return;
   PersistRecord(DoneRecord{version});
   Note("done", "", absl::StrCat("training is complete at step ", version.step.value()));
   EndRun(0, 0, "training is complete");

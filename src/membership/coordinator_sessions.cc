@@ -43,7 +43,7 @@ void CoordinatorCore::Handle(const StreamClosed& input) {
   const auto track = tracks_.find(incarnation);
   if (track == tracks_.end() || track->second.missing_since != absl::InfiniteFuture()) return;
   track->second.missing_since = Effective();
-  if (track->second.lost_reason.empty()) track->second.lost_reason = "its control stream ended";
+  if (track->second.lost_reason.empty()) track->second.lost_reason = input.reason;
   troubled_.insert(incarnation);
 }
 

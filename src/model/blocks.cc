@@ -11,13 +11,16 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "starling/base/log.h"
 
 namespace starling::model {
 namespace {
 
-void Observe(const ForwardContext& context, const std::string& name, const at::Tensor& value) {
-  if (context.observer) context.observer(name, value);
+void Observe(const ForwardContext& context, const BlockPlace& place, const char* what,
+             const at::Tensor& value) {
+  if (!context.observer) return;
+  context.observer(absl::StrCat("layer.", place.application, ".", place.inner, ".", what), value);
 }
 
 // [B, T, H] → [B, A, T, d].
@@ -32,17 +35,11 @@ at::Tensor Joined(const at::Tensor& lowrank, const at::Tensor& adapter, int64_t 
   return at::cat({lowrank, adapter}, dim);
 }
 
-// The residual stream stays in fp32 (or double) even when a block computed in half precision.
-at::Tensor AddResidual(const at::Tensor& x, const at::Tensor& output) {
-  const bool wide = x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble;
-  return (wide ? x : x.to(at::kFloat)) + output;
-}
-
 // The tail that both blocks share: sandwich norm, dropout, residual.
 at::Tensor FinishBlock(const at::Tensor& x, at::Tensor output, const Norm& sandwich, double p,
                        const ForwardContext& context, DropoutAddress address) {
   if (sandwich.exists()) output = sandwich(output);
-  return AddResidual(x, ApplyDropout(output, p, context.dropout, address));
+  return x + ApplyDropout(output, p, context.dropout, address);
 }
 
 }  // namespace
@@ -66,7 +63,7 @@ at::Tensor AdditiveMask(const at::Tensor& mask, at::ScalarType dtype) {
 at::Tensor AttentionBlock::operator()(const at::Tensor& x, const ForwardContext& context,
                                       const BlockPlace& place) const {
   const at::Tensor projected = qkv(norm(x));
-  Observe(context, place.name + ".qkv", projected);
+  Observe(context, place, "qkv", projected);
   const std::vector<at::Tensor> thirds = projected.chunk(3, -1);
   at::Tensor q = thirds[0].unflatten(-1, {heads, -1}), k = thirds[1].unflatten(-1, {heads, -1});
   if (context.rotary != nullptr) {
@@ -76,15 +73,15 @@ at::Tensor AttentionBlock::operator()(const at::Tensor& x, const ForwardContext&
   q = q.permute({0, 2, 1, 3});                                                 // [B, A, T, d]
   k = (k / std::sqrt(static_cast<double>(k.size(-1)))).permute({0, 2, 3, 1});  // [B, A, d, T]
   const at::Tensor probs = at::softmax(at::matmul(q, k) + context.additive_mask, -1);
-  Observe(context, place.name + ".probs", probs);
+  Observe(context, place, "probs", probs);
   const at::Tensor kept = ApplyDropout(probs, probs_dropout, context.dropout,
                                        {DropoutSite::kAttentionProbs, place.number});
   const at::Tensor merged =
       at::matmul(kept, SplitHeads(thirds[2], heads)).permute({0, 2, 1, 3}).flatten(2);
-  Observe(context, place.name + ".context", merged);
+  Observe(context, place, "context", merged);
   const at::Tensor result = FinishBlock(x, out(merged), sandwich, hidden_dropout, context,
                                         {DropoutSite::kAttentionOut, place.number});
-  Observe(context, place.name + ".attention", result);
+  Observe(context, place, "attention", result);
   return result;
 }
 
@@ -99,7 +96,7 @@ at::Tensor FfnBlock::operator()(const at::Tensor& x, const ForwardContext& conte
   }
   const at::Tensor result = FinishBlock(x, second(inner), sandwich, hidden_dropout, context,
                                         {DropoutSite::kFfnOut, place.number});
-  Observe(context, place.name + ".ffn", result);
+  Observe(context, place, "ffn", result);
   return result;
 }
 
@@ -110,7 +107,7 @@ at::Tensor EmbeddingBlock::operator()(const at::Tensor& ids, const at::Tensor& t
   at::Tensor result =
       ApplyDropout(norm(sum), hidden_dropout, context.dropout, {DropoutSite::kEmbeddings, 0});
   if (mapping_weight.defined()) result = at::linear(result, mapping_weight, mapping_bias);
-  Observe(context, "embeddings", result);
+  if (context.observer) context.observer("embeddings", result);
   return result;
 }
 

@@ -49,8 +49,9 @@ struct ForwardContext {
 
 // Which of the network's blocks is being computed.
 struct BlockPlace {
-  uint32_t number = 0;  // application · J + inner layer; addresses dropout
-  std::string name;     // "layer.{i}.{j}"
+  uint32_t number = 0;  // application · J + inner; addresses dropout
+  int64_t application = 0;
+  int64_t inner = 0;
 };
 
 // (1 − m) · (−10000) in `dtype`, [B, 1, 1, T], for an integer or bool mask [B, T]. Finite, so that
@@ -66,7 +67,7 @@ struct AttentionBlock {
   double probs_dropout = 0;
   double hidden_dropout = 0;
 
-  // Residual stream [B, T, H] → residual stream; the addition is never below fp32.
+  // Residual stream [B, T, H] → residual stream.
   at::Tensor operator()(const at::Tensor& x, const ForwardContext& context,
                         const BlockPlace& place) const;
 };

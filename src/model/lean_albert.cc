@@ -149,8 +149,7 @@ struct LeanAlbert::Impl {
       const int64_t group = GroupOfLayer(layer, config.num_hidden_layers, config.groups());
       for (int64_t inner = 0; inner < inner_count; ++inner) {
         const auto distinct = static_cast<size_t>(group * inner_count + inner);
-        const BlockPlace place{static_cast<uint32_t>(layer * inner_count + inner),
-                               absl::StrCat("layer.", layer, ".", inner)};
+        const BlockPlace place{static_cast<uint32_t>(layer * inner_count + inner), layer, inner};
         x = attention[distinct](x, context, place);
         x = ffn[distinct](x, context, place);
       }

@@ -70,35 +70,28 @@ STARLING_INLINE LambSums LambMeasureLoop(const Slice& s, const LambConstants& c)
   return {weights.Sum(), updates.Sum()};
 }
 
-STARLING_INLINE void LambApplyLoop(const Slice& s, const LambConstants& c) {
-  float* __restrict p = s.parameters;
-  float* __restrict m = s.first_moment;
-  float* __restrict v = s.second_moment;
-  const float* __restrict g = s.gradient;
-  const Slice slice{p, m, v, g, s.count, s.decay};
-  const LambConstants constants = c;
-  for (int64_t i = 0; i < s.count; ++i) {
-    const Moments next = NextMoments(slice, i, constants.moments);
-    const float u = LambUpdate(next, p[i], constants);
-    m[i] = next.m;
-    v[i] = next.v;
-    p[i] -= constants.step * u;
-  }
+STARLING_INLINE float NextParameter(const Moments& next, float p, const LambConstants& c) {
+  return p - c.step * LambUpdate(next, p, c);
 }
 
-STARLING_INLINE void AdamWApplyLoop(const Slice& s, const AdamWConstants& c) {
+STARLING_INLINE float NextParameter(const Moments& next, float p, const AdamWConstants& c) {
+  const float denominator = std::sqrt(next.v) / c.root + c.moments.epsilon;
+  return p * c.keep - c.step * (next.m / denominator);
+}
+
+template <typename Constants>
+STARLING_INLINE void ApplyLoop(const Slice& s, const Constants& c) {
   float* __restrict p = s.parameters;
   float* __restrict m = s.first_moment;
   float* __restrict v = s.second_moment;
   const float* __restrict g = s.gradient;
   const Slice slice{p, m, v, g, s.count, s.decay};
-  const AdamWConstants constants = c;
+  const Constants constants = c;
   for (int64_t i = 0; i < s.count; ++i) {
     const Moments next = NextMoments(slice, i, constants.moments);
     m[i] = next.m;
     v[i] = next.v;
-    const float denominator = std::sqrt(next.v) / constants.root + constants.moments.epsilon;
-    p[i] = p[i] * constants.keep - constants.step * (next.m / denominator);
+    p[i] = NextParameter(next, p[i], constants);
   }
 }
 
@@ -111,10 +104,10 @@ STARLING_INLINE void AdamWApplyLoop(const Slice& s, const AdamWConstants& c) {
     return LambMeasureLoop(slice, constants);                                                \
   }                                                                                          \
   attribute void name##LambApply(const Slice& slice, const LambConstants& constants) {       \
-    LambApplyLoop(slice, constants);                                                         \
+    ApplyLoop(slice, constants);                                                             \
   }                                                                                          \
   attribute void name##AdamWApply(const Slice& slice, const AdamWConstants& constants) {     \
-    AdamWApplyLoop(slice, constants);                                                        \
+    ApplyLoop(slice, constants);                                                             \
   }                                                                                          \
   constexpr Kernels name = {name##SquareSum, name##LambMeasure, name##LambApply, name##AdamWApply};
 

@@ -22,12 +22,13 @@ std::vector<uint64_t> EffectiveSpeeds(std::span<const Speed> speeds) {
   return effective;
 }
 
-// Whether rank a with count `ca` + 1 finishes before rank b with `cb` + 1: (ca+1)/va < (cb+1)/vb.
+// When a rank would finish with one micro-batch more: (count + 1) / speed.
 struct NextFinish {
   int64_t count;
   uint64_t speed;
   size_t rank;
-  bool operator<(const NextFinish& other) const {  // as max-heap: "less" = finishes later
+  // The queue's top is the greatest, so "less" is later; of equals the higher rank.
+  bool operator<(const NextFinish& other) const {
     const auto mine = static_cast<unsigned __int128>(count + 1) * other.speed;
     const auto theirs = static_cast<unsigned __int128>(other.count + 1) * speed;
     return mine != theirs ? mine > theirs : rank > other.rank;
@@ -87,7 +88,7 @@ std::vector<IntervalSet> Assign(const IntervalSet& pending, std::span<const Spee
   return plan;
 }
 
-OwnedRange FirstOwned(int64_t size, int n, int r, int64_t block) {
+Interval FirstOwned(int64_t size, int n, int r, int64_t block) {
   const int64_t blocks = (size + block - 1) / block;
   const auto cut = [&](int64_t rank) { return std::min(size, blocks * rank / n * block); };
   return {cut(r), cut(r + 1)};

@@ -10,20 +10,19 @@ int64_t First(const LengthSchedule& schedule) {
   return schedule.initial > 0 ? schedule.initial : schedule.multiple;
 }
 
-std::string Positive(const char* key, int64_t value) {
-  return std::string(key) + " is " + std::to_string(value) + ", but must be positive";
+std::string Bad(const char* key, int64_t value, const char* rule) {
+  return std::string(key) + " is " + std::to_string(value) + ", but must " + rule;
 }
 
 }  // namespace
 
 std::vector<std::string> LengthSchedule::Validate() const {
   std::vector<std::string> problems;
-  if (maximum < 1) problems.push_back(Positive("final", maximum));
-  if (multiple < 1) problems.push_back(Positive("multiple", multiple));
-  if (initial < 0) problems.push_back(Positive("initial", initial));
+  if (maximum < 1) problems.push_back(Bad("final", maximum, "be positive"));
+  if (multiple < 1) problems.push_back(Bad("multiple", multiple, "be positive"));
+  if (initial < 0) problems.push_back(Bad("initial", initial, "not be negative"));
   if (warmup_steps < 0) {
-    problems.push_back("warmup_steps is " + std::to_string(warmup_steps) +
-                       ", but must not be negative");
+    problems.push_back(Bad("warmup_steps", warmup_steps, "not be negative"));
   }
   if (problems.empty() && warmup_steps > 0 && First(*this) > maximum) {
     problems.push_back("initial is " + std::to_string(First(*this)) +

@@ -11,16 +11,6 @@ double Ratio(int64_t part, int64_t whole) {
 
 }  // namespace
 
-std::string_view ToString(LrScheduleName name) {
-  return name == LrScheduleName::kLive ? "live" : "linear";
-}
-
-std::optional<LrScheduleName> ParseLrScheduleName(std::string_view name) {
-  if (name == "live") return LrScheduleName::kLive;
-  if (name == "linear") return LrScheduleName::kLinear;
-  return std::nullopt;
-}
-
 std::vector<std::string> LrSchedule::Validate() const {
   std::vector<std::string> problems;
   if (warmup_steps < 0) {

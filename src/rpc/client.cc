@@ -19,13 +19,19 @@ namespace {
 using membership::CoordinatorMessage;
 using membership::WorkerMessage;
 
+constexpr size_t kOutboxLimit = 1024;  // messages waiting for the wire
+constexpr absl::Duration kConnectTimeout = absl::Seconds(1);
+// The wait between tries doubles, up to the one limit in the first minute and the other after it.
+constexpr absl::Duration kBackoffMin = absl::Milliseconds(20);
+constexpr absl::Duration kBackoffMax = absl::Milliseconds(800);
+constexpr absl::Duration kBackoffMaxLater = absl::Seconds(5);
+
 // One connection: gRPC's objects and the messages that wait for the wire.
 struct Connection {
-  explicit Connection(size_t outbox_limit) : outbox(outbox_limit) {}
   grpc::ClientContext context;
   std::unique_ptr<pb::Coordinator::Stub> stub;
   std::unique_ptr<grpc::ClientReaderWriter<pb::WorkerMessage, pb::CoordinatorMessage>> stream;
-  BoundedQueue<WorkerMessage> outbox;
+  BoundedQueue<WorkerMessage> outbox{kOutboxLimit};
 };
 
 class GrpcControlClient final : public ControlClient {
@@ -69,7 +75,7 @@ bool GrpcControlClient::Send(WorkerMessage message) {
   if (connection == nullptr) return false;
   if (connection->outbox.TryPush(std::move(message))) return true;
   if (!connection->outbox.closed()) {
-    STARLING_LOG(Warning) << "control stream: " << options_.outbox_limit
+    STARLING_LOG(Warning) << "control stream: " << kOutboxLimit
                           << " messages wait and the coordinator does not read; reconnecting";
     connection->context.TryCancel();
   }
@@ -87,17 +93,16 @@ void GrpcControlClient::Beat() {
 
 // Half of each wait is random, so that a thousand workers do not come back in one moment.
 absl::Duration GrpcControlClient::Backoff(int failures) {
-  const absl::Duration limit = absl::Now() - trying_since_ < absl::Minutes(1)
-                                   ? options_.backoff_max
-                                   : options_.backoff_max_later;
+  const absl::Duration limit =
+      absl::Now() - trying_since_ < absl::Minutes(1) ? kBackoffMax : kBackoffMaxLater;
   const absl::Duration full =
-      std::min(limit, options_.backoff_min * static_cast<double>(1 << std::min(failures, 16)));
+      std::min(limit, kBackoffMin * static_cast<double>(1 << std::min(failures, 16)));
   return full * std::uniform_real_distribution<double>(0.5, 1.0)(jitter_);
 }
 
 absl::StatusOr<std::shared_ptr<Connection>> GrpcControlClient::Open() {
   STARLING_ASSIGN_OR_RETURN(const Address address, Resolve(options_.target));
-  auto connection = std::make_shared<Connection>(options_.outbox_limit);
+  auto connection = std::make_shared<Connection>();
   {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return absl::CancelledError("stopping");
@@ -105,7 +110,7 @@ absl::StatusOr<std::shared_ptr<Connection>> GrpcControlClient::Open() {
   }
   const auto channel = MakeChannel(address);
   const auto deadline =
-      std::chrono::system_clock::now() + absl::ToChronoNanoseconds(options_.connect_timeout);
+      std::chrono::system_clock::now() + absl::ToChronoNanoseconds(kConnectTimeout);
   if (!channel->WaitForConnected(deadline)) {
     return absl::UnavailableError(
         absl::StrCat("cannot connect to the coordinator at ", address.endpoint));

@@ -1,7 +1,8 @@
 // Domain values ↔ protobuf, both ways. Outgoing values are ours and are not checked (free text is
-// cut to kMaxText). Incoming ones are untrusted: counts, ranges, enums, ranks and interval lists
-// are checked, and the first thing that is wrong gives InvalidArgument naming the field. What comes
-// back from a conversion both ways is equal to what went in. Pure; thread-safe.
+// cut to kMaxText). Incoming messages are untrusted: counts, ranges, enums, ranks and interval
+// lists are checked, and the first thing that is wrong gives InvalidArgument naming the field; of a
+// status, which people only look at, only the values inside are. What comes back from a conversion
+// both ways is equal to what went in. Pure; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +34,7 @@ absl::StatusOr<membership::WorkerMessage> FromProto(const pb::WorkerMessage& fro
 absl::StatusOr<membership::CoordinatorMessage> FromProto(const pb::CoordinatorMessage& from);
 absl::StatusOr<StatusReport> FromProto(const pb::StatusReply& from);
 
-// ---- the values inside messages (convert_values.cc)
-// ----------------------------------------------
+// ---- the values inside messages (convert_values.cc) ----
 
 std::string CutText(std::string_view text);  // to kMaxText
 

@@ -1,10 +1,10 @@
-// What gRPC and protobuf would print goes to our log. Thread-safe.
+// Keeps gRPC and protobuf from printing. Thread-safe.
 #pragma once
 
 namespace starling::rpc {
 
-// Once a process is enough; more calls do nothing. Lines come out at level debug: every failure
-// that matters is returned as a status too.
+// Once a process is enough; more calls do nothing. Their lines go to our log at level debug: every
+// failure that matters is returned as a status too.
 void RouteLibraryLogs();
 
 }  // namespace starling::rpc

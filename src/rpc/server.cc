@@ -15,8 +15,8 @@
 #include "rpc/token.h"
 #include "rpc/worker_stream.h"
 #include "starling/base/exit_codes.h"
+#include "starling/base/host_port.h"
 #include "starling/base/status.h"
-#include "starling/rpc/target.h"
 
 namespace starling::rpc {
 namespace {
@@ -145,7 +145,7 @@ grpc::ServerBidiReactor<pb::WorkerMessage, pb::CoordinatorMessage>* GrpcServer::
   std::shared_ptr<WorkerStream> stream;
   {
     absl::MutexLock lock(&mutex_);
-    if (!shut_ && streams_.size() < options_.stream_limit) {
+    if (!shut_ && streams_.size() < static_cast<size_t>(kMaxMembers)) {
       last_ = last_.Next();
       stream = std::make_shared<WorkerStream>(last_, options_.outbox_limit, handler_, context,
                                               [this](Registration r) { Forget(r); });

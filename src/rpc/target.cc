@@ -1,21 +1,13 @@
 #include "starling/rpc/target.h"
 
-#include <fcntl.h>
-#include <openssl/rand.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <charconv>
-#include <cstdint>
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "starling/base/fs.h"
+#include "starling/base/host_port.h"
+#include "starling/base/secret.h"
 #include "starling/base/status.h"
 
 namespace starling::rpc {
@@ -43,23 +35,6 @@ absl::Status CheckToken(const std::string& token, std::string_view origin) {
                    " to 1024 printable ASCII characters without spaces"));
 }
 
-// Under another name and renamed, so that nobody reads half a token; only the owner may read it.
-absl::Status WritePrivate(const std::string& path, const std::string& text) {
-  const std::string temporary = absl::StrCat(path, ".", getpid());
-  unlink(temporary.c_str());
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot create ", temporary));
-  const bool written =
-      write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(fd) == 0;
-  const int error = errno;
-  close(fd);
-  if (!written) {
-    unlink(temporary.c_str());
-    return ErrnoStatus(error, absl::StrCat("cannot write ", temporary));
-  }
-  return RealFs().Rename(temporary, path);
-}
-
 }  // namespace
 
 absl::StatusOr<Address> Resolve(const Target& target) {
@@ -85,11 +60,6 @@ absl::StatusOr<Address> Resolve(const Target& target) {
   return address;
 }
 
-std::string Describe(const Target& target) {
-  if (target.endpoint.empty()) return absl::StrCat("the coordinator of ", target.run_folder);
-  return absl::StrCat("the coordinator at ", target.endpoint);
-}
-
 absl::StatusOr<std::string> LoadOrMakeToken(const std::string& run_folder) {
   const std::string path = JoinPath(run_folder, kTokenFile);
   absl::StatusOr<std::string> kept = ReadTrimmed(path);
@@ -104,38 +74,10 @@ absl::StatusOr<std::string> LoadOrMakeToken(const std::string& run_folder) {
     STARLING_RETURN_IF_ERROR(CheckToken(*kept, path));
     return kept;
   } else {
-    std::array<unsigned char, 32> random;
-    if (RAND_bytes(random.data(), random.size()) != 1) {
-      return absl::InternalError("no random bytes for a token");
-    }
-    token = absl::BytesToHexString(
-        absl::string_view(reinterpret_cast<const char*>(random.data()), random.size()));
+    token = RandomHex(32);
   }
-  STARLING_RETURN_IF_ERROR(WritePrivate(path, token + "\n"));
+  STARLING_RETURN_IF_ERROR(WritePrivately(RealFs(), path, token + "\n"));
   return token;
-}
-
-absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
-  const size_t colon = text.rfind(':');
-  HostPort parsed;
-  if (colon != std::string_view::npos) {
-    parsed.host = std::string(text.substr(0, colon));
-    const std::string_view port = text.substr(colon + 1);
-    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), parsed.port);
-    if (parsed.host.size() > 2 && parsed.host.front() == '[' && parsed.host.back() == ']') {
-      parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
-    }
-    if (error == std::errc() && end == port.data() + port.size() && parsed.port >= 0 &&
-        parsed.port <= 65535 && !parsed.host.empty()) {
-      return parsed;
-    }
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", std::string(text), "' is no address: HOST:PORT is wanted"));
-}
-
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
 }  // namespace starling::rpc

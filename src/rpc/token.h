@@ -5,16 +5,12 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 
 namespace starling::rpc {
 
 inline constexpr char kTokenMetadata[] = "starling-token";
 // The server's word that a stream was admitted; a client is connected once it has seen it.
 inline constexpr char kAcceptedMetadata[] = "starling-accepted";
-
-// Compares without telling by its time where the first difference is.
-bool SameToken(std::string_view a, std::string_view b);
 
 // Whether the call's metadata hold `token`; an empty one admits everybody.
 bool Admitted(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata,

@@ -28,12 +28,11 @@ void WorkerStream::Begin() {
 void WorkerStream::Send(Message message) {
   {
     absl::MutexLock lock(&mutex_);
-    if (closed_ || ending_ || finished_) return;
+    if (closed_ || ending_) return;
     if (outbox_.size() < outbox_limit_) {
-      outbox_.push_back(std::move(message));
+      outbox_.push_back(message);
       if (writing_) return;
       writing_ = true;
-      message = outbox_.front();
     } else {
       message = nullptr;
     }
@@ -48,7 +47,7 @@ void WorkerStream::Send(Message message) {
 void WorkerStream::Close(const std::string& reason) {
   {
     absl::MutexLock lock(&mutex_);
-    if (closed_ || finished_) return;
+    if (closed_) return;
     closed_ = true;
     cancelling_ = true;  // keeps Finish, and so OnDone, away while the context is used
     if (reason_.empty()) reason_ = reason;
@@ -70,7 +69,7 @@ void WorkerStream::Close(const std::string& reason) {
 // messages that it has not read yet.
 void WorkerStream::End() {
   absl::MutexLock lock(&mutex_);
-  if (closed_ || finished_) return;
+  if (closed_) return;
   ending_ = true;
   if (reason_.empty()) reason_ = "the coordinator ends";
 }
@@ -96,14 +95,7 @@ void WorkerStream::OnReadDone(bool ok) {
     return;
   }
   handler_->OnMessage(registration_, *std::move(message));
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!finished_) {
-      StartRead(&incoming_);
-      return;
-    }
-  }
-  EndReading(grpc::Status::OK, "the coordinator ends");
+  StartRead(&incoming_);
 }
 
 // Tells the handler first: a lost worker must be known before gRPC has tidied up.

@@ -1,9 +1,8 @@
 // One worker's stream on the server, as a gRPC reactor. Owned by itself while the call lives and by
 // the server's table. Thread-safe.
 //
-// At most one read and one write are under way. Finish is called once, when reading has ended (or
-// End was called) and neither a write nor a Close is under way; after OnDone nothing of gRPC's is
-// touched.
+// At most one read and one write are under way. Finish is called once, when reading has ended and
+// neither a write nor a Close is under way; after OnDone nothing of gRPC's is touched.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -59,8 +58,8 @@ class WorkerStream final
   bool cancelling_ ABSL_GUARDED_BY(mutex_) = false;  // a Close is inside gRPC
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;      // End was called
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;      // nothing is sent any more
-  bool read_ended_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was called, or is about to be
+  bool read_ended_ ABSL_GUARDED_BY(mutex_) = false;  // and so closed_
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;    // Finish was called, or is about to be
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
   std::string reason_ ABSL_GUARDED_BY(mutex_);
 };

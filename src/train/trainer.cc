@@ -84,13 +84,12 @@ class LocalTrainer final : public Trainer {
       : options_(options),
         layout_(std::move(layout)),
         buffers_(std::move(buffers)),
-        model_(options.model, MakeParameterViews(layout_, &buffers_)) {
-    model::InitializeParameters(options.model, options.seed, model_.parameters());
-  }
+        model_(options.model, MakeParameterViews(layout_, &buffers_)) {}
 
-  void Reset() override {
+  void InitializeFromSeed(const std::function<void()>& progressed) override {
+    UseThreads();
     std::ranges::fill(buffers_.parameters.span(), 0.0f);  // padding stays zero
-    model::InitializeParameters(options_.model, options_.seed, model_.parameters());
+    model::InitializeParameters(options_.model, options_.seed, model_.parameters(), progressed);
     std::ranges::fill(buffers_.first_moment.span(), 0.0f);
     std::ranges::fill(buffers_.second_moment.span(), 0.0f);
     ClearAccumulator();

@@ -29,7 +29,7 @@ constexpr absl::Duration kConnectTimeout = absl::Seconds(20);
 comm::Layout FirstOwners(int64_t size, int members) {
   comm::Layout layout;
   for (int r = 0; r < members; ++r) {
-    const plan::OwnedRange range = plan::FirstOwned(size, members, r);
+    const plan::Interval range = plan::FirstOwned(size, members, r);
     layout.emplace_back();
     if (range.begin < range.end) layout.back().push_back({range.begin, range.end});
   }
@@ -107,8 +107,7 @@ train::UpdateScalars Executor::Scalars(double learning_rate, double clip_factor,
 // ---- state -------------------------------------------------------------------------------------
 
 Completion Executor::Do(const membership::InitializeFromSeed&) {
-  if (!pristine_) parts_.trainer->Reset();
-  pristine_ = true;
+  parts_.trainer->InitializeFromSeed([this] { progress_.fetch_add(1, std::memory_order_relaxed); });
   updates_ = 0;
   return {.updates = 0};
 }
@@ -118,7 +117,6 @@ Completion Executor::Do(const membership::LoadCheckpoint& command) {
       JoinPath(JoinPath(options_.run_directory, "checkpoints"), command.source.checkpoint);
   absl::StatusOr<checkpoint::Checkpoint> opened = checkpoint::OpenCheckpoint(folder);
   if (!opened.ok()) return Failure(opened.status());
-  pristine_ = false;
   train::Trainer& trainer = *parts_.trainer;
   const std::pair<checkpoint::TensorKind, std::span<float>> buffers[] = {
       {checkpoint::TensorKind::kParameter, trainer.parameters()},
@@ -185,7 +183,6 @@ Completion Executor::Do(const membership::CopyState& command) {
       return sends ? (*communicator)->Send(buffer, peer, kCollectiveTimeout)
                    : (*communicator)->Receive(buffer, peer, kCollectiveTimeout);
     };
-    if (!sends) pristine_ = false;
     absl::Status status = move({&updates, 1, DType::kInt64});
     for (const std::span<float>& buffer : buffers) {
       if (status.ok()) status = move(FloatBuffer(buffer));
@@ -334,7 +331,6 @@ Completion Executor::Do(const membership::Apply& command) {
   if (result.outcome == membership::Outcome::kCommit) {
     parts_.trainer->Apply(all_, Scalars(result.learning_rate, result.clip_factor, result.update),
                           {result.weight_squares, result.update_squares});
-    pristine_ = false;
     updates_ = result.update;
   } else {
     STARLING_LOG(Warning) << "step=" << result.at.step.value() + 1
@@ -373,7 +369,7 @@ Completion Executor::Do(const membership::Evaluate& command) {
 
 Completion Executor::Do(const membership::Snapshot& command) {
   train::Trainer& trainer = *parts_.trainer;
-  const plan::OwnedRange owned =
+  const plan::Interval owned =
       plan::FirstOwned(trainer.layout().size, command.members, command.rank.value());
   const std::vector<comm::Range> mine{{owned.begin, owned.end}};
   const auto length = static_cast<size_t>(owned.end - owned.begin);

@@ -2,6 +2,7 @@
 #include "starling/base/fs.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
 
 #include "support/temp_dir.h"
 
@@ -12,6 +13,17 @@ TEST_CASE("fs: an atomic write replaces the whole file and leaves nothing behind
   REQUIRE(WriteAtomically(RealFs(), dir / "a", "first").ok());
   REQUIRE(WriteAtomically(RealFs(), dir / "a", "second").ok());
   CHECK(RealFs().Read(dir / "a").value() == "second");
+  CHECK(RealFs().List(dir.path()).value() == std::vector<std::string>{"a"});
+}
+
+TEST_CASE("fs: a private write, hides the file from others whatever it was", "[base]") {
+  using std::filesystem::perms;
+  testing::TempDir dir;
+  REQUIRE(WriteAtomically(RealFs(), dir / "a", "for all").ok());
+  REQUIRE(WritePrivately(RealFs(), dir / "a", "secret").ok());
+  CHECK(RealFs().Read(dir / "a").value() == "secret");
+  CHECK(std::filesystem::status(dir / "a").permissions() ==
+        (perms::owner_read | perms::owner_write));
   CHECK(RealFs().List(dir.path()).value() == std::vector<std::string>{"a"});
 }
 

@@ -126,6 +126,16 @@ inline absl::Status CheckSample(const Checkpoint& checkpoint, Version version) {
   return absl::OkStatus();
 }
 
+// The newest checkpoint that can be loaded, found as a run finds it: one after the other is tried.
+inline absl::StatusOr<Checkpoint> NewestGood(const std::string& checkpoints) {
+  STARLING_ASSIGN_OR_RETURN(const auto versions, ListCheckpoints(RealFs(), checkpoints));
+  for (const Version version : versions) {
+    auto checkpoint = OpenCheckpoint(JoinPath(checkpoints, FolderName(version)));
+    if (checkpoint.ok()) return checkpoint;
+  }
+  return absl::NotFoundError("no checkpoint can be loaded");
+}
+
 inline constexpr Version At(int64_t step, uint64_t timeline = 1) {
   return {Timeline(timeline), Step(step)};
 }

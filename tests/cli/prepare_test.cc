@@ -42,6 +42,12 @@ TEST_CASE("prepare: text becomes a token file that validate accepts", "[cli]") {
                   "--output", fixture.path("other.tokens")})
             .exit_code == 0);
   CHECK(testing::ReadFile(fixture.path("other.tokens")) == testing::ReadFile(output));
+
+  // What the command line gives instead of the config's need not be there.
+  CHECK(Starling({"prepare", "--config", fixture.config(), "--set",
+                  "data.tokenizer=" + fixture.path("none.json"), "--tokenizer", kTokenizer,
+                  "--input", fixture.path("a.txt"), "--output", fixture.path("third.tokens")})
+            .exit_code == 0);
 }
 
 TEST_CASE("prepare: bad input, missing input and unwritable output have their own codes", "[cli]") {

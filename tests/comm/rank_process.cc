@@ -66,7 +66,6 @@ int Main(int argc, char** argv) {
   if (argc < 5) return 64;
   const int rank = std::atoi(argv[1]);
   SocketTransportOptions options;
-  options.host_id = "this-host";
   options.shared_memory = std::string(argv[2]) == "shared";
   options.slot_bytes = std::atoll(argv[3]);
   auto transport = MakeSocketTransport(options);

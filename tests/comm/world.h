@@ -41,7 +41,6 @@ inline std::vector<std::unique_ptr<Transport>> MakeTransports(Backend backend, i
       continue;
     }
     SocketTransportOptions options;
-    options.host_id = "this-host";
     options.shared_memory = backend == Backend::kShared;
     options.slot_bytes = kSlotBytes;
     auto transport = MakeSocketTransport(options);

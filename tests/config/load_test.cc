@@ -72,7 +72,7 @@ elastic: {detection: 500ms, patience: 1m30s}
   CHECK(config.run.seed == 18446744073709551615u);
   CHECK(config.data.train == std::vector<std::string>{"a.tokens", "b.tokens"});
   CHECK(config.data.mask_probability == 0.2);
-  CHECK(config.data.word_groups == WordGroups::kCorrected);
+  CHECK(config.data.word_groups == WordGroupRule::kCorrected);
   CHECK(config.data.short_documents == ShortDocuments::kDiscard);
   CHECK(config.model.num_hidden_layers == 4);
   CHECK(config.model.num_hidden_groups == 4);
@@ -209,10 +209,11 @@ TEST_CASE("config: impossible combinations are refused", "[config]") {
 }
 
 TEST_CASE("config: what this version cannot do is refused, not ignored", "[config]") {
-  const std::string text = GENERATE(
-      "parallel: {strategy: zero1}", "training: {exact: true}", "training: {precision: bf16}",
-      "optimizer: {state_bits: 8}", "comm: {backend: nccl}", "comm: {backend: mpi}",
-      "model: {block_size: 32}", "training: {activation_checkpointing: lean}");
+  const std::string text =
+      GENERATE("parallel: {strategy: zero1}", "parallel: {replication: 3}",
+               "training: {exact: true}", "training: {precision: bf16}",
+               "optimizer: {state_bits: 8}", "comm: {backend: nccl}", "comm: {backend: mpi}",
+               "model: {block_size: 32}", "training: {activation_checkpointing: lean}");
   const std::string problem = OnlyProblem(text + "\n");
   INFO(problem);
   const bool says_so = absl::StrContains(problem, "not supported") ||

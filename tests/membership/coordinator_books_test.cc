@@ -30,6 +30,24 @@ TEST_CASE("end: members leave when manifest, evaluation and ledger are complete"
   CHECK(c.Out<Ended>().back().exit_code == 0);
 }
 
+TEST_CASE("end: a stop during the last evaluation leaves it to the next start", "[membership]") {
+  Options options = SmallOptions(1);
+  options.total_steps = 1;
+  options.evaluation = true;
+  Cluster c(options);
+  c.Begin({1});
+  c.Vote(1);
+  const Version version{Timeline(1), Step(1)};
+  c.Say(1, PartWritten{version, Generation(1), Rank(0), 1, true, "{}"});
+  c.In(ManifestWritten{"step-1.t1", version, true, ""});
+  c.In(UserRequest{.id = 7, .kind = UserRequest::Kind::kStop, .reason = "Ctrl-C"});
+  c.Answer(1, c.Complete(1));
+  REQUIRE(c.LastForm(1).purpose == Purpose::kStop);
+  c.ReadyAll();
+  CHECK(c.Sent<Release>(1).back().exit_code == 75);
+  CHECK_FALSE(c.journal.done.has_value());
+}
+
 TEST_CASE("end: after a restart parts and evaluations that are said again complete the run",
           "[membership]") {
   Options options = SmallOptions(1);

@@ -45,6 +45,19 @@ TEST_CASE("loss: a process that is known to be dead is not waited for", "[member
   CHECK(c.Members() == Ids{1});
 }
 
+TEST_CASE("loss: why the stream ended, is the reason shown", "[membership]") {
+  Cluster c(SmallOptions(2));
+  c.Begin({1, 2});
+  c.In(StreamClosed{c.registrations.at(2), "it did not read"});
+  c.Answer(1, c.Complete(0));
+  c.Advance(absl::Milliseconds(200));
+  const std::vector<Event> events = c.Out<Event>();
+  const auto lost = std::find_if(events.begin(), events.end(),
+                                 [](const Event& event) { return event.event == "lost"; });
+  REQUIRE(lost != events.end());
+  CHECK(lost->reason == "it did not read");
+}
+
 TEST_CASE("loss: a vote that only the lost member reported is rolled forward", "[membership]") {
   Cluster c(SmallOptions(2));
   c.Begin({1, 2});

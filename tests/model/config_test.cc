@@ -3,7 +3,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <string>
@@ -77,7 +76,6 @@ TEST_CASE("model config: all problems are listed at once", "[model]") {
 }
 
 TEST_CASE("sharing: groups and matrix sets equal the reference's tables", "[model][parity]") {
-  if (!std::filesystem::exists(testing::ParityPath("p02_sharing"))) SKIP("p02_sharing is absent");
   const nlohmann::json cases = testing::ParityJson("p02_sharing/cases.json");
   for (const auto& row : cases.at("layer_to_group")) {
     const auto groups = row.at("group_of_application").get<std::vector<int64_t>>();

@@ -70,8 +70,21 @@ struct FlatModel {
       : layout(MakeParameterLayout(config)),
         values(at::zeros({layout.distinct_values()})),
         gradients(at::zeros({layout.distinct_values()})),
-        model(config, ParameterViews(layout, values, gradients)) {
+        model(config, Views()) {
     InitializeParameters(config, 3, model.parameters());
+  }
+  std::vector<at::Tensor> Views() const {
+    std::vector<at::Tensor> parameters;
+    int64_t offset = 0;
+    for (size_t i = 0; i < layout.parameter_count(); ++i) {
+      const LayoutEntry& entry = layout.parameter(i);
+      const int64_t count = entry.element_count();
+      parameters.push_back(values.narrow(0, offset, count).view(entry.shape));
+      parameters.back().set_requires_grad(true);
+      parameters.back().mutable_grad() = gradients.narrow(0, offset, count).view(entry.shape);
+      offset += count;
+    }
+    return parameters;
   }
   ParameterLayout layout;
   at::Tensor values, gradients;

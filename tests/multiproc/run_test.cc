@@ -199,6 +199,10 @@ TEST_CASE("starling-worker: what is wrong is said before anything starts", "[mul
   CHECK(worker({"--name", "w"}, {}).exit_code == 64);
   CHECK(worker({"--name", "w", "-c", run.config() + "x"}, {}).exit_code == 66);
   CHECK(worker({"--name", "w", "-c", run.config()}, {"STARLING_FAULT=melt"}).exit_code == 64);
+  CHECK(worker({"--name", "w", "-c", run.config(), "--set", "data.tokenizer=", "--set",
+                "data.train=[]", "--set", "model.vocab_size=50"},
+               {})
+            .exit_code == 78);
   const std::string bad = run.folder() + ".tokens";
   std::string bytes = testing::ReadFile(testing::TheSmallData().tokens);
   std::ofstream(bad, std::ios::binary) << bytes.substr(0, bytes.size() - 9);

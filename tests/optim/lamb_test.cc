@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "optim/optim_tensors.h"
-#include "starling/checkpoint/safetensors.h"
 #include "support/parity.h"
+#include "support/safetensors_values.h"
 
 namespace starling::optim {
 namespace {
@@ -18,17 +17,7 @@ namespace {
 using checkpoint::SafetensorsFile;
 using nlohmann::json;
 using testing::OptimTensor;
-
-template <typename T>
-std::vector<T> Values(const SafetensorsFile& file, const std::string& name) {
-  const auto view = file.Find(name);
-  INFO(name);
-  REQUIRE(view.ok());
-  REQUIRE(view->data.size() % sizeof(T) == 0);
-  std::vector<T> values(view->data.size() / sizeof(T));
-  std::memcpy(values.data(), view->data.data(), view->data.size());
-  return values;
-}
+using testing::Values;
 
 // Largest |actual − expected|, expected being step `step` of [steps, count].
 double WorstError(const std::vector<float>& actual, const std::vector<float>& expected,
@@ -149,9 +138,7 @@ class Run {
 }  // namespace
 
 TEST_CASE("lamb: runs of the reference", "[optim]") {
-  const std::string text = testing::ReadWhole(testing::ParityPath("p13_lamb/runs.json"));
-  REQUIRE_FALSE(text.empty());
-  const json runs = json::parse(text);
+  const json runs = testing::ParityJson("p13_lamb/runs.json");
   for (const json& description : runs) {
     const std::string name = description["name"];
     INFO(name);

@@ -102,7 +102,7 @@ TEST_CASE("first owners: the ranges partition the elements at block borders", "[
   CAPTURE(size, n);
   int64_t next = 0, smallest = size, largest = 0;
   for (int r = 0; r < n; ++r) {
-    const OwnedRange range = FirstOwned(size, n, r);
+    const Interval range = FirstOwned(size, n, r);
     CHECK(range.begin == next);
     CHECK(range.begin <= range.end);
     if (range.end != size) CHECK(range.end % 4096 == 0);
@@ -111,7 +111,7 @@ TEST_CASE("first owners: the ranges partition the elements at block borders", "[
     next = range.end;
   }
   CHECK(next == size);
-  CHECK(largest - smallest <= 2 * 4096);  // a block, and a last one that is not whole
+  CHECK(largest - smallest <= 4096);
 }
 
 }  // namespace starling::plan

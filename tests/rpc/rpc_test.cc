@@ -426,16 +426,5 @@ TEST_CASE("token: a file that cannot be read, an error and not a new token", "[r
   CHECK(std::filesystem::is_symlink(folder / "token"));
 }
 
-TEST_CASE("address: host and port, read or refused", "[rpc]") {
-  CHECK(ParseHostPort("127.0.0.1:80")->port == 80);
-  CHECK(ParseHostPort("[::1]:0")->host == "::1");
-  for (const char* bad : {"", "host", "host:", ":80", "host:65536", "host:1x", "host:-1"}) {
-    INFO(bad);
-    CHECK(absl::IsInvalidArgument(ParseHostPort(bad).status()));
-  }
-  CHECK(IsLoopback("127.1.2.3"));
-  CHECK_FALSE(IsLoopback("0.0.0.0"));
-}
-
 }  // namespace
 }  // namespace starling::rpc

@@ -16,7 +16,6 @@ struct RunFacts {
   int64_t micro_batches = 1;
   // A live, connected member of the last journalled view that holds its newest decided version.
   std::function<std::optional<std::string>()> reachable_holder;
-  std::function<bool(Incarnation)> alive;
 };
 
 class Checker {

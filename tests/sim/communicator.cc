@@ -198,7 +198,6 @@ void Communicator::MeetVote(Meeting& meeting) {
   result.update = command.update;
   result.tokens = ++votes_;  // tells votes apart
   DecidedFact fact;
-  fact.view = meeting.view;
   for (const membership::Member& member : meeting.view->members) {
     const auto& vote = std::get<membership::Vote>(meeting.guests.at(member.incarnation).what);
     const SimWorker& worker = *world_->Find(member.incarnation);

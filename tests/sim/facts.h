@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,7 +42,6 @@ struct Model {
 // A vote in which every rank of the view has arrived: the step is decided, whoever learns of it.
 struct DecidedFact {
   membership::VoteResult result;
-  std::shared_ptr<const membership::View> view;
   std::vector<plan::IntervalSet> contributions;  // by rank
 };
 
@@ -51,7 +49,6 @@ struct AppliedFact {
   Incarnation worker;
   membership::VoteResult result;
   Multiset sum;  // of a commit
-  uint64_t chain_before = 0;
   uint64_t chain_after = 0;
 };
 

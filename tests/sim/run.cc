@@ -51,13 +51,12 @@ class Swarm {
     world_.StartCoordinator();
     for (int slot = 0; slot < slots; ++slot) world_.StartWorker(slot);
     const Micros faults_end = random_.Between(3, 20) * kSecond;
-    const int64_t before = world_.decided();
     while (world_.queue().now() < faults_end && world_.failure().empty()) {
       world_.RunFor(random_.Between(1000, pause_between_));
       Tend();
       if (world_.failure().empty()) Strike();
     }
-    if (world_.failure().empty()) Quiet(before);
+    if (world_.failure().empty()) Quiet();
     return {.seed = world_.options().seed,
             .hash = world_.hash(),
             .failure = world_.failure(),
@@ -208,7 +207,7 @@ class Swarm {
   }
 
   // Faults stop; whoever is there must finish the run within a bound computed from the options.
-  void Quiet(int64_t) {
+  void Quiet() {
     for (int slot = 0; slot < world_.options().slots; ++slot) {
       world_.CutLink(slot, false);
       world_.Resume(slot);

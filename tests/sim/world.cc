@@ -43,7 +43,6 @@ World::World(WorldOptions options)
       background_(std::make_unique<Background>(this)) {
   facts_.micro_batches = options_.protocol.micro_batches;
   facts_.reachable_holder = [this] { return ReachableHolder(); };
-  facts_.alive = [this](Incarnation i) { return Find(i) != nullptr; };
   checkers_ = AllCheckers(&facts_);
 }
 

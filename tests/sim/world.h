@@ -135,7 +135,7 @@ class World {
   const std::vector<membership::LedgerLine>& ledger() const { return ledger_; }
   const std::vector<membership::Event>& events() const { return told_; }
   bool Told(const std::string& event) const;
-  int64_t recomputed() const { return computed_; }
+  int64_t computed() const { return computed_; }  // micro-batches, by all workers
   void CheckRest();
   EventQueue& queue() { return queue_; }
   Random& random() { return random_; }

@@ -12,7 +12,7 @@ using membership::WorkerCore;
 
 namespace {
 
-// The tail of inputs, outboxes and tables that a small run may reach (I12).
+// Messages in one direction or the other that a cut link of a small run may hold (I12).
 constexpr size_t kMostStuck = 20'000;
 
 }  // namespace

@@ -182,10 +182,7 @@ void World::DoCompute(SimWorker& worker, const membership::Compute& command) {
 void World::DoApply(SimWorker& worker, const membership::Apply& command) {
   Model& model = worker.model;
   const membership::VoteResult& result = command.result;
-  AppliedFact fact{.worker = worker.member.incarnation,
-                   .result = result,
-                   .sum = {},
-                   .chain_before = model.chain};
+  AppliedFact fact{.worker = worker.member.incarnation, .result = result};
   if (!model.whole) {
     Fail(absl::StrCat("I8: ", worker.member.name, " applies to an incomplete state"));
   }

@@ -266,7 +266,7 @@ class FakeExecutor {
     return {.evaluation = {.mlm_loss = 2.0, .masked = 4, .masked_correct = 1}};
   }
   Completion On(const membership::Snapshot& c) {
-    const plan::OwnedRange range =
+    const plan::Interval range =
         plan::FirstOwned(kFakeWeights, c.members, c.rank.value(), /*block=*/4);
     const Weights now = weights();
     const checkpoint::PartSpec spec{options_.run_id, c.version, c.generation, self_, c.rank, 0};

@@ -78,6 +78,9 @@ class FaultyFs final : public Fs {
   absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
     return Open("Create", path, [&] { return RealFs().Create(path); });
   }
+  absl::StatusOr<std::unique_ptr<WritableFile>> CreatePrivate(const std::string& path) override {
+    return Open("CreatePrivate", path, [&] { return RealFs().CreatePrivate(path); });
+  }
   absl::StatusOr<std::unique_ptr<WritableFile>> OpenAppend(const std::string& path) override {
     return Open("OpenAppend", path, [&] { return RealFs().OpenAppend(path); });
   }

@@ -5,14 +5,9 @@
 #include <string>
 
 #include "starling/model/lean_albert_config.h"
-#include "support/parity.h"
+#include "support/parity.h"  // where they lie
 
 namespace starling::testing {
-
-// The parsed JSON file `name` of the parity folder; throws on malformed JSON.
-inline nlohmann::json ParityJson(const std::string& name) {
-  return nlohmann::json::parse(ReadWhole(ParityPath(name)));
-}
 
 // Fields that `json` lacks keep their defaults; keys that the model does not know are ignored, as
 // in the reference.

@@ -4,15 +4,13 @@
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
-#include "starling/model/lean_albert_layout.h"
-#include "support/parity.h"
-#include "train/parity_model.h"
+#include "support/model_config_json.h"
 
 namespace starling::train {
 
 TEST_CASE("flat layout: optimizer order, 64-byte starts, no overlap", "[train]") {
-  const nlohmann::json config = testing::ReadTrajectoryConfig();
-  const FlatLayout layout = MakeFlatLayout(testing::ModelOf(config["model"]));
+  const nlohmann::json config = testing::ParityJson("p25_trajectory/config.json");
+  const FlatLayout layout = MakeFlatLayout(testing::ConfigFromJson(config["model"]));
   int64_t end = 0;
   std::vector<std::string> decay, no_decay;
   for (const FlatTensor& tensor : layout.tensors) {

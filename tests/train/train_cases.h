@@ -57,10 +57,12 @@ inline data::Batch RandomBatch(int64_t rows, int64_t length, uint64_t seed,
   return batch;
 }
 
+// At version 0.
 inline std::unique_ptr<train::Trainer> MakeTrainer(const train::TrainerOptions& options) {
   auto trainer = train::Trainer::Create(options);
   INFO(trainer.status().ToString());
   REQUIRE(trainer.ok());
+  (*trainer)->InitializeFromSeed([] {});
   return *std::move(trainer);
 }
 

@@ -66,6 +66,23 @@ TEST_CASE("trainer: version 0 depends on the seed alone, moments are zero", "[tr
   }
 }
 
+TEST_CASE("trainer: before version 0 is asked for all is zero; asked for again it is the same",
+          "[train]") {
+  auto trainer = Trainer::Create(SmallOptions());
+  REQUIRE(trainer.ok());
+  CHECK(std::ranges::count((*trainer)->parameters(), 0.0f) == (*trainer)->layout().size);
+  const auto reference = MakeTrainer(SmallOptions());
+  for (int time : {1, 2}) {
+    INFO("time " << time);
+    size_t drawn = 0;
+    (*trainer)->InitializeFromSeed([&] { ++drawn; });
+    CHECK(drawn == (*trainer)->layout().tensors.size());
+    CHECK((*trainer)->Digest(Everything(**trainer)) == reference->Digest(Everything(*reference)));
+    CheckPaddingIsZero(**trainer);
+    LocalStep(**trainer, SmallOptions(), {RandomBatch(2, 16, 1)}, 0.1, 1);
+  }
+}
+
 TEST_CASE("trainer: the accumulator holds the exact sum of the micro-batches' gradients",
           "[train]") {
   const auto trainer = MakeTrainer(WithDropout());

@@ -2,32 +2,21 @@
 // batch in one piece and as four micro-batches whose means are averaged.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "starling/checkpoint/safetensors.h"
-#include "support/parity.h"
-#include "train/parity_model.h"
+#include "support/model_config_json.h"
+#include "support/safetensors_values.h"
 #include "train/train_cases.h"
 
 namespace starling::train {
 namespace {
 
 using checkpoint::SafetensorsFile;
-
-template <typename T>
-std::vector<T> Values(const SafetensorsFile& file, const std::string& name) {
-  const auto view = file.Find(name);
-  INFO(name);
-  REQUIRE(view.ok());
-  std::vector<T> values(view->data.size() / sizeof(T));
-  std::memcpy(values.data(), view->data.data(), view->data.size());
-  return values;
-}
+using testing::Values;
 
 TrainerOptions OptionsOf(const nlohmann::json& config) {
   TrainerOptions options;
-  options.model = testing::ModelOf(config["model"]);
+  options.model = testing::ConfigFromJson(config["model"]);
   options.optimizer.beta1 = config["beta1"];
   options.optimizer.beta2 = config["beta2"];
   options.optimizer.epsilon = config["eps"];
@@ -110,7 +99,7 @@ TEST_CASE("trajectory: 24 steps of the reference", "[train]") {
   const std::string data = GENERATE("varied", "equal");
   const std::string mode = GENERATE("full", "accumulated");
   INFO(data << " " << mode);
-  const nlohmann::json config = testing::ReadTrajectoryConfig();
+  const nlohmann::json config = testing::ParityJson("p25_trajectory/config.json");
   auto file = SafetensorsFile::Open(testing::ParityPath("p25_trajectory/vectors.safetensors"));
   REQUIRE(file.ok());
   const TrainerOptions options = OptionsOf(config);

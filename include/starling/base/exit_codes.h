@@ -21,7 +21,7 @@ enum class ExitCode : int {
   kFenced = 76,        // a newer incarnation exists, or protocols differ: do not start me again
   kPermission = 77,    // permission or identity refused
   kConfig = 78,        // the configuration is wrong
-  kWaitTimeout = 124,  // --wait ran out
+  kWaitTimeout = 124,  // what was asked for had not happened after --timeout
   kInterrupted = 130,  // Ctrl-C
 };
 

@@ -29,6 +29,8 @@ class Fs {
 
   // Creates or truncates.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
+  // Replaces what is there by a file that only its owner may read and write (mode 0600).
+  virtual absl::StatusOr<std::unique_ptr<WritableFile>> CreatePrivate(const std::string& path) = 0;
   // Creates or continues at the end.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> OpenAppend(const std::string& path) = 0;
   virtual absl::StatusOr<std::string> Read(const std::string& path) = 0;
@@ -51,6 +53,8 @@ Fs& RealFs();
 // syncs the folder: after a crash the old content or the new one is there, whole. On failure the
 // old file is untouched and the temporary one removed.
 absl::Status WriteAtomically(Fs& fs, const std::string& path, std::string_view data);
+// As WriteAtomically; the file and the temporary one are private to their owner.
+absl::Status WritePrivately(Fs& fs, const std::string& path, std::string_view data);
 
 // Folder part of a path ("." when it has none), and `a`/`b` joined by one slash.
 std::string DirectoryOf(const std::string& path);

@@ -8,11 +8,9 @@
 
 namespace starling {
 
-enum class LogLevel { kDebug, kInfo, kWarning, kError };
+enum class LogLevel { kDebug, kInfo, kWarning, kError };  // kDebug lines are dropped
 
 struct LogOptions {
-  LogLevel level = LogLevel::kInfo;
-  bool json = false;      // one JSON object a line instead of text
   std::string file;       // appended to; empty = standard error
   std::string component;  // "coordinator", "worker", … in every line
 };

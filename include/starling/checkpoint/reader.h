@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,9 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "starling/base/fs.h"
 #include "starling/base/ids.h"
 #include "starling/checkpoint/manifest.h"
-#include "starling/checkpoint/writer.h"
 
 namespace starling::checkpoint {
 
@@ -59,35 +57,9 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& folder);
 // The status of OpenCheckpoint: OK when everything can be loaded, or what is wrong.
 absl::Status Verify(const std::string& folder);
 
-struct CheckpointFilter {
-  std::optional<Ancestry> ancestry;  // without it all timelines
-  std::set<Version> bad;             // not to be chosen, e.g. journalled as unreadable
-};
-
-struct Candidate {
-  Version version;
-  std::string folder;  // path
-
-  bool operator==(const Candidate&) const = default;
-};
-
-// The folders below `checkpoints` that bear a checkpoint's name and pass the filter, newest first:
-// by timeline, then by step, as numbers. Says nothing about their content. Empty when the folder
-// does not exist.
-absl::StatusOr<std::vector<Candidate>> ListCheckpoints(const std::string& checkpoints,
-                                                       const CheckpointFilter& filter = {});
-
-// A candidate that was passed over, and why.
-struct Rejected {
-  Candidate candidate;
-  absl::Status reason;
-};
-
-// The newest checkpoint that can be loaded. Every newer one that cannot is appended to `rejected`
-// (may be null): tell the user. NotFound when none was ever completed, so that starting from the
-// seed loses nothing; DataLoss with all reasons when there are some and all are damaged.
-absl::StatusOr<Checkpoint> NewestGood(const std::string& checkpoints,
-                                      const CheckpointFilter& filter,
-                                      std::vector<Rejected>* rejected);
+// The versions whose folders stand below `checkpoints`, newest first: by timeline, then by step, as
+// numbers. Says nothing about their content; without a manifest a folder is no checkpoint. Empty
+// when `checkpoints` does not exist.
+absl::StatusOr<std::vector<Version>> ListCheckpoints(Fs& fs, const std::string& checkpoints);
 
 }  // namespace starling::checkpoint

@@ -73,7 +73,4 @@ struct CommitReport {
 absl::StatusOr<CommitReport> CommitManifest(Fs& fs, const std::string& checkpoints,
                                             const Manifest& manifest, const CommitOptions& options);
 
-// Removes the files of an attempt that failed. FailedPrecondition when it has a manifest.
-absl::Status RemoveUnfinished(Fs& fs, const std::string& checkpoints, Version version);
-
 }  // namespace starling::checkpoint

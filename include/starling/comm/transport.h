@@ -18,7 +18,7 @@ namespace starling::comm {
 struct Peer {
   Incarnation incarnation;
   std::string address;  // what its Transport::address() said
-  std::string host;     // equal hosts use shared memory
+  std::string host;     // its HostId(): equal ones share memory
 };
 
 // Who takes part in one generation. All of it is checked in the handshake of every connection, so
@@ -29,12 +29,6 @@ struct GroupSpec {
   Rank rank;                // this process
   std::vector<Peer> peers;  // in rank order, this process included
   std::string secret;       // of the generation; proved, never sent in the clear
-};
-
-// Outcome of a failed connect, for "two live members cannot reach each other".
-struct ConnectFailure {
-  absl::Status status;
-  std::vector<Rank> unreachable;
 };
 
 // Thread-safe.
@@ -48,7 +42,9 @@ class Transport {
   // Connects to all peers of `spec` and returns when every connection has passed the handshake.
   // Blocks until done, `timeout`, or CancelConnect. On failure nothing of the group is left open;
   // `unreachable`, when given, receives the ranks that could not be reached. Codes: Unavailable,
-  // DeadlineExceeded, Aborted (cancelled), PermissionDenied (the peer failed the handshake).
+  // DeadlineExceeded, Aborted (cancelled), PermissionDenied (a peer refused, or failed the
+  // handshake), InvalidArgument (`spec` is wrong), AlreadyExists (the generation is being connected
+  // already).
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Connect(const GroupSpec& spec,
                                                                 absl::Duration timeout,
                                                                 std::vector<Rank>* unreachable) = 0;
@@ -59,7 +55,6 @@ class Transport {
 struct SocketTransportOptions {
   std::string bind_host = "127.0.0.1";  // listens here, on a port the system picks
   std::string advertise_host;           // what peers connect to; empty = bind_host
-  std::string host_id;                  // this machine; peers with an equal one share memory
   bool shared_memory = true;
   int64_t slot_bytes = 1 << 20;  // size of one shared-memory or socket chunk; tests shrink it
 };

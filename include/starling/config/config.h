@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "starling/data/micro_batches.h"
 #include "starling/model/lean_albert_config.h"
 #include "starling/optim/options.h"
 #include "starling/plan/length_schedule.h"
@@ -28,24 +29,22 @@ struct Run {
   uint64_t seed = 1;         // [meaning] of data order, masks, dropout and version 0
 };
 
-// How tokens are grouped into words for whole-word masking (model.md §3.3).
-enum class WordGroups { kReference, kCorrected };
-// What happens to a document too short for two sentences.
-enum class ShortDocuments { kKeep, kDiscard };
+using data::Objective;
+using data::ShortDocuments;
+using data::WordGroupRule;
 
 struct Data {
   std::vector<std::string> train;  // token files, read as one after the other
   std::string validation;          // token file; empty = no evaluation
   std::string tokenizer;           // tokenizer.json that made them
   bool split_lines = true;         // line breaks end sentences; read by `starling prepare --config`
-  WordGroups word_groups = WordGroups::kReference;         // [meaning]
+  WordGroupRule word_groups = WordGroupRule::kReference;   // [meaning]
   ShortDocuments short_documents = ShortDocuments::kKeep;  // [meaning]
   int64_t pad_to_multiple = 128;   // [meaning] batches become so wide, at most the length
   double mask_probability = 0.15;  // [meaning] share of tokens chosen for masking, in (0, 1)
 };
 
 enum class Precision { kAuto, kFp32 };  // kAuto asks the processor; today that is fp32 everywhere
-enum class Objective { kMlmSop, kMlm };
 enum class ActivationCheckpointing { kNone };
 
 struct Training {

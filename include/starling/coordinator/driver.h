@@ -3,8 +3,8 @@
 // manifests. There are no decisions in here. Used by `starling coordinator` and, embedded, by
 // `starling run`. Thread-safe.
 //
-// Durability: journal records are synced before anything after them leaves, at most once per input;
-// ledger lines are synced before a worker is told to forget them.
+// Durability: journal records are synced before anything after them leaves, several by one sync
+// when they come together; ledger lines are synced before a worker is told to forget them.
 #pragma once
 
 #include <cstdint>

@@ -41,8 +41,7 @@ class Corpus {
       std::vector<std::shared_ptr<const TokenFile>> files);
 
   // Opens (see TokenFile::Open) and joins them.
-  static absl::StatusOr<std::shared_ptr<const Corpus>> Open(std::span<const std::string> paths,
-                                                            TokenFileOpenOptions options = {});
+  static absl::StatusOr<std::shared_ptr<const Corpus>> Open(std::span<const std::string> paths);
 
   std::span<const std::shared_ptr<const TokenFile>> files() const { return files_; }
   uint64_t vocab_size() const { return files_.front()->info().vocab_size; }

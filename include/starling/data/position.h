@@ -13,14 +13,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "starling/plan/length_schedule.h"
 
 namespace starling::data {
 
-// From `first_step` on, sequences have `length` tokens.
-struct LengthChange {
-  int64_t first_step = 0;
-  uint64_t length = 0;
-};
+using plan::LengthChange;
 
 // InvalidArgument unless the first change is at step 0, steps grow strictly and lengths are >= 3.
 absl::Status ValidateLengthChanges(const std::vector<LengthChange>& changes);

@@ -55,20 +55,14 @@ class TokenFileWriter {
   virtual const TokenFileInfo& info() const = 0;  // counts so far; header_crc after Finish
 };
 
-struct TokenFileOpenOptions {
-  // Reads the whole file once, checks the checksum of every section and that every id is below the
-  // vocabulary size. Training leaves this on. Off: ids are whatever the file holds.
-  bool verify_data = true;
-};
-
 // A token file mapped read-only. Thread-safe. The file must not be changed while it is mapped;
 // replacing it by rename is fine.
 class TokenFile {
  public:
-  // Trusts nothing: magic, version, checksums, sizes and the order of all offsets are checked.
-  // DataLoss naming the file, the fault and what to do; NotFound and others from opening it.
-  static absl::StatusOr<std::shared_ptr<const TokenFile>> Open(const std::string& path,
-                                                               TokenFileOpenOptions options = {});
+  // Trusts nothing, and so reads the whole file once: magic, version, sizes, the checksum of every
+  // section, the order of all offsets and that every id is in the vocabulary are checked. DataLoss
+  // naming the file, the fault and what to do; NotFound and others from opening it.
+  static absl::StatusOr<std::shared_ptr<const TokenFile>> Open(const std::string& path);
   ~TokenFile();
   TokenFile(const TokenFile&) = delete;
   TokenFile& operator=(const TokenFile&) = delete;

@@ -38,6 +38,7 @@ struct FromWorker {
 // The stream ended: process died, connection reset, or closed on our word.
 struct StreamClosed {
   Registration registration;
+  std::string reason = "its control stream ended";
 };
 // A process is known to be dead (launcher, or its pid is gone): no reason to wait for it.
 struct ProcessDied {

@@ -25,17 +25,12 @@ namespace starling::model {
 // each with its own storage; gradients undefined until the first backward.
 std::vector<at::Tensor> AllocateParameters(const ParameterLayout& layout);
 
-// Leaf tensors that are views into flat buffers, packed in parameters() order without gaps: the
-// parameters into `values`, their .grad into `gradients`. Backward then adds into `gradients` in
-// place; the caller zeroes it. Both are contiguous fp32, one-dimensional, without requires_grad, of
-// layout.distinct_values() elements or more, and must not be reallocated while the model lives.
-std::vector<at::Tensor> ParameterViews(const ParameterLayout& layout, const at::Tensor& values,
-                                       const at::Tensor& gradients);
-
 // Writes version 0 of the weights into `parameters` (parameters() order, contiguous fp32 on the
-// CPU). The same bits on every worker, whatever the number of threads.
+// CPU) and calls `progressed`, which may be empty, after each. The same bits on every worker,
+// whatever the number of threads.
 void InitializeParameters(const LeanAlbertConfig& config, uint64_t seed,
-                          std::span<const at::Tensor> parameters);
+                          std::span<const at::Tensor> parameters,
+                          const std::function<void()>& progressed = {});
 
 // A batch of token sequences. B rows of T tokens, all int64 (the mask may be bool).
 struct ModelInputs {

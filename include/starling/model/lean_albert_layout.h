@@ -35,7 +35,8 @@ struct LayoutEntry {
 };
 
 struct ParameterLayout {
-  // Everything a checkpoint lists, in the reference's order; aliases included.
+  // The whole state dict in the reference's order: aliases and buffers too, which our checkpoints
+  // leave out.
   std::vector<LayoutEntry> entries;
   // Indices into `entries` of the distinct parameters, in gradient and optimizer order.
   std::vector<size_t> parameters;

@@ -21,11 +21,8 @@ using Speed = uint32_t;
 std::vector<IntervalSet> Assign(const IntervalSet& pending, std::span<const Speed> speeds);
 
 // First owner's elements [begin, end) of rank r among n: contiguous, cut at multiples of `block`,
-// sizes differing by at most one block. The n results partition [0, size).
-struct OwnedRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-OwnedRange FirstOwned(int64_t size, int n, int r, int64_t block = 4096);
+// sizes differing by at most one block; empty for some when there are fewer blocks than ranks. The
+// n results partition [0, size).
+Interval FirstOwned(int64_t size, int n, int r, int64_t block = 4096);
 
 }  // namespace starling::plan

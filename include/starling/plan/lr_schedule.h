@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace starling::plan {
@@ -14,9 +12,6 @@ enum class LrScheduleName {
   kLive,    // "live": what RuLeanALBERT runs; an optional window of zero rate, warm-up, decay
   kLinear,  // "linear": warm-up and decay, without the window
 };
-
-std::string_view ToString(LrScheduleName name);
-std::optional<LrScheduleName> ParseLrScheduleName(std::string_view name);
 
 // The reference's run is {kLive, 3125, 15625, 50, 0.02}.
 struct LrSchedule {

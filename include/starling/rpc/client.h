@@ -1,7 +1,6 @@
 // The worker's and the people's ends of the control plane. No gRPC in sight.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,8 +15,8 @@
 
 namespace starling::rpc {
 
-// All are called on one thread of the client's, one at a time, without a lock held: OnOpened,
-// OnMessage …, OnLost, OnOpened, … They may call Send, not Stop.
+// All are called on one thread of the client's, one at a time, without a lock held: on_opened,
+// on_message …, on_lost, on_opened, … They may call Send, not Stop.
 struct ControlCallbacks {
   std::function<void()> on_opened;  // admitted; the first Send must be Register
   std::function<void(membership::CoordinatorMessage)> on_message;
@@ -34,11 +33,6 @@ struct ControlOptions {
   ControlCallbacks callbacks;
   absl::Duration heartbeat_interval = absl::Seconds(1);
   std::function<membership::Heartbeat()> heartbeat;  // called on a thread of its own; cheap
-  size_t outbox_limit = 1024;                        // messages waiting for the wire
-  absl::Duration connect_timeout = absl::Seconds(1);
-  absl::Duration backoff_min = absl::Milliseconds(20);   // doubles, with jitter of half of it …
-  absl::Duration backoff_max = absl::Milliseconds(800);  // … up to here in the first minute …
-  absl::Duration backoff_max_later = absl::Seconds(5);   // … and up to here after it
 };
 
 // A worker's stream to its coordinator, kept open for the worker's life: it reconnects by itself,

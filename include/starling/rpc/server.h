@@ -40,7 +40,6 @@ struct ServerOptions {
   std::string bind = "127.0.0.1:0";  // port 0 = any free one
   std::string token;                 // clients must show it; empty is allowed on loopback only
   size_t outbox_limit = 1024;        // messages waiting for one slow worker
-  size_t stream_limit = 65536;       // workers connected at once
 };
 
 class Server {

@@ -26,12 +26,9 @@ struct Address {
   std::string token;  // may be empty: the server will refuse it
 };
 
-// Unavailable when there is no `endpoint` file (yet); InvalidArgument when the target names
-// nothing.
+// Unavailable when there is no `endpoint` file (yet); InvalidArgument when the target names nothing
+// or the endpoint is not HOST:PORT.
 absl::StatusOr<Address> Resolve(const Target& target);
-
-// "the run in runs/x" or "the coordinator at host:port", for messages.
-std::string Describe(const Target& target);
 
 // The token of a run, for its coordinator: STARLING_TOKEN, else the content of the run folder's
 // `token` file, else 32 random bytes in hexadecimal. Afterwards the file holds it: one that is
@@ -39,13 +36,5 @@ std::string Describe(const Target& target);
 // that is shorter than 16 characters or not printable ASCII; the file system's error when the file
 // is there and cannot be read: it is never replaced then.
 absl::StatusOr<std::string> LoadOrMakeToken(const std::string& run_folder);
-
-// HOST:PORT, where HOST may be [v6]. InvalidArgument otherwise.
-struct HostPort {
-  std::string host;
-  int port = 0;
-};
-absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
-bool IsLoopback(const std::string& host);
 
 }  // namespace starling::rpc

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -75,13 +76,16 @@ class Trainer {
  public:
   virtual ~Trainer() = default;
 
-  // Allocates everything and sets version 0 from the seed (the same bits on every worker); moments
-  // are zero. Sets libtorch's number of threads and its deterministic mode for the whole process.
-  // InvalidArgument for a model that cannot be built; ResourceExhausted for no memory.
+  // Allocates all buffers, full of zeros: whoever joins or resumes fills them from elsewhere, so
+  // nothing is drawn here. Sets libtorch's number of threads and its deterministic mode for the
+  // whole process. InvalidArgument for a model that cannot be built; ResourceExhausted for no
+  // memory.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options);
 
-  // Back to version 0 from the seed: parameters as after Create, moments and accumulator zero.
-  virtual void Reset() = 0;
+  // Sets version 0 from the seed, whatever the buffers hold: parameters with the same bits on every
+  // worker; moments and accumulator zero. Draws every weight, which takes many seconds for a large
+  // model: calls `progressed` after each tensor.
+  virtual void InitializeFromSeed(const std::function<void()>& progressed) = 0;
 
   virtual const FlatLayout& layout() const = 0;
   virtual std::span<float> parameters() = 0;
@@ -92,7 +96,9 @@ class Trainer {
 
   // Forward and backward of one micro-batch; its gradient enters the accumulator whole. After an
   // error the accumulator is spoilt: ClearAccumulator before anything else. `dropout_seed` decides
-  // every dropout mask. Errors: Internal (libtorch failed; the message says how).
+  // every dropout mask. Errors: ResourceExhausted for no memory; Internal when libtorch fails,
+  // which includes a batch of another shape than it says or with ids outside the vocabulary; the
+  // message says how.
   virtual absl::StatusOr<MicroBatchLosses> Compute(const data::Batch& batch,
                                                    uint64_t dropout_seed) = 0;
   virtual void ClearAccumulator() = 0;
@@ -111,7 +117,7 @@ class Trainer {
   virtual void Apply(std::span<const comm::Range> ranges, const UpdateScalars& scalars,
                      const PartialNorms& norms) = 0;
 
-  // Loss and accuracy of one batch without gradient and dropout.
+  // Loss and accuracy of one batch without gradient and dropout. Errors as Compute's.
   virtual absl::StatusOr<EvaluationSums> Evaluate(const data::Batch& batch) = 0;
 
   // Digest (protocol.md §8) of p, m, v over `ranges`, which begin and end on multiples of 4096

@@ -108,7 +108,6 @@ class Executor {
   comm::Group group_;
   std::shared_ptr<const membership::View> view_;  // of the communicator, to name suspects
   int64_t updates_ = 0;                           // the optimizer's count that p, m and v hold
-  bool pristine_ = true;                          // the trainer is still at version 0
   Losses losses_;
   Measured measured_;
   absl::Duration pace_;  // fault injection: least time of a micro-batch
