@@ -263,7 +263,8 @@ std::string LocalWorkers::NewestLog(const std::string& name) const {
   return newest;
 }
 
-// The last line that this life wrote on its standard output or error.
+// The last line that this life wrote on its standard output or error; "" when that is a mere
+// warning, which ended nothing.
 std::string LocalWorkers::LastWords(const std::string& name, const Slot& slot) const {
   const auto content = RealFs().Read(OutputPath(name));
   if (!content.ok() || static_cast<int64_t>(content->size()) <= slot.output_begin) return "";
@@ -271,6 +272,7 @@ std::string LocalWorkers::LastWords(const std::string& name, const Slot& slot) c
   const std::vector<std::string> lines = absl::StrSplit(words, '\n', absl::SkipWhitespace());
   if (lines.empty()) return "";
   std::string last = lines.back();
+  if (absl::StartsWith(last, "warning: ")) return "";
   for (const std::string& prefix :
        {std::string("starling-worker: "), std::string("starling: "), absl::StrCat(name, ": ")}) {
     if (absl::StartsWith(last, prefix)) last = last.substr(prefix.size());

@@ -15,8 +15,8 @@
 namespace starling::cli {
 namespace {
 
-void WriteProgram(const std::string& path) {
-  std::ofstream(path) << "#!/bin/sh\nexit 1\n";
+void WriteProgram(const std::string& path, const std::string& script = "exit 1") {
+  std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);
 }
 
@@ -62,6 +62,24 @@ TEST_CASE("local workers: those that cannot be started again are tried later, ea
   CHECK(workers.StartDue(now, &started).ok());
   CHECK(started == std::vector<std::string>{"w0", "w1"});
   ReapAll(&workers, 2, now);
+}
+
+TEST_CASE("local workers: the last words of a dead one are its reason, a warning is none",
+          "[cli]") {
+  testing::TempDir dir;
+  LocalWorkersOptions options;
+  options.program = dir / "worker";
+  options.log_folder = dir.path();
+  const auto reason_of = [&](const std::string& script) {
+    WriteProgram(options.program, script);
+    LocalWorkers workers(options);
+    std::vector<std::string> started;
+    REQUIRE(workers.FillTo(1, absl::UnixEpoch(), &started).ok());
+    return ReapAll(&workers, 1, absl::UnixEpoch()).front().reason;
+  };
+  CHECK(reason_of("echo starling: the disk is full; exit 1") == "the disk is full");
+  CHECK(reason_of("echo warning: odd; exit 1") == "exit code 1");
+  CHECK(reason_of("echo warning: odd; kill -9 $$") == "killed by signal 9 (SIGKILL)");
 }
 
 }  // namespace starling::cli

@@ -242,6 +242,16 @@ void RealRun::CheckLedger(int64_t steps) const {
   CHECK(CountEvents("diverged") == 0);
 }
 
+std::map<int64_t, std::filesystem::path> RealRun::Checkpoints() const {
+  std::map<int64_t, std::filesystem::path> complete;
+  for (const auto& entry : std::filesystem::directory_iterator(run_ + "/checkpoints")) {
+    if (!std::filesystem::exists(entry.path() / "manifest.json")) continue;
+    complete[std::stoll(entry.path().filename().string().substr(std::string("step-").size()))] =
+        entry.path();
+  }
+  return complete;
+}
+
 std::map<int64_t, double> RealRun::Losses() const {
   std::vector<Json> metrics;
   for (const Json& line : Lines("metrics.jsonl")) {

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -65,6 +66,7 @@ class RealRun {
   // The surviving history: every step from 1 to `steps` once, each with every micro-batch once, a
   // digest on each step but a view's last, samples without gap, and no copy that differed.
   void CheckLedger(int64_t steps) const;
+  std::map<int64_t, std::filesystem::path> Checkpoints() const;  // complete ones by step
   std::map<int64_t, double> Losses() const;  // by step, of the surviving history
 
  private:

@@ -3,10 +3,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 
@@ -26,6 +29,21 @@ void CheckSameCurve(const std::map<int64_t, double>& a, const std::map<int64_t, 
     INFO("step " << step << ": " << loss << " and " << b.at(step));
     CHECK(std::abs(loss - b.at(step)) < 1e-3 * loss);
   }
+}
+
+std::filesystem::path PartOf(const std::filesystem::path& checkpoint) {
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
+    if (entry.path().extension() == ".safetensors") return entry.path();
+  }
+  FAIL("no part in " << checkpoint);
+  return {};
+}
+
+// Changes one bit in the middle of a file.
+void FlipByte(const std::filesystem::path& path) {
+  std::string bytes = testing::ReadFile(path);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(path, std::ios::binary) << bytes;
 }
 
 }  // namespace
@@ -154,6 +172,32 @@ TEST_CASE("run: when everything was killed it goes on from the last checkpoint",
   CHECK_FALSE(absl::StrContains(run.said(), "starts from step 0"));
 }
 
+TEST_CASE("run: a damaged checkpoint is named, and training goes on from the one before it",
+          "[multiproc]") {
+  RealRun run(30, "", "checkpoint: {every_steps: 4}\n");
+  run.Start(2);
+  run.WaitUntilSaid("complete: step-8.t1");
+  run.KillEverything();
+  const std::map<int64_t, std::filesystem::path> checkpoints = run.Checkpoints();
+  REQUIRE(checkpoints.size() >= 2);
+  const std::filesystem::path folder = checkpoints.rbegin()->second, part = PartOf(folder);
+  const int64_t before = std::prev(checkpoints.end(), 2)->first;
+  FlipByte(part);
+
+  run.Start(2, {}, 0);
+  CHECK(run.WaitForExit() == 0);
+  const std::string name = folder.filename().string();
+  CHECK(absl::StrContains(run.said(), "checkpoint_bad"));
+  CHECK(absl::StrContains(run.said(), name + ": " + part.string() + ": its checksum is wrong"));
+  run.CheckLedger(30);
+  CHECK(run.CountEvents("checkpoint_bad") == 1);
+  const auto lines = run.Lines("ledger.jsonl");
+  const auto restored = std::find_if(lines.begin(), lines.end(),
+                                     [](const auto& line) { return line["timeline"] != 1; });
+  REQUIRE(restored != lines.end());
+  CHECK((*restored)["step"] == before + 1);
+}
+
 TEST_CASE("run: one folder, one coordinator, one meaning", "[multiproc]") {
   RealRun run(100000);
   run.Start(1);
@@ -161,7 +205,7 @@ TEST_CASE("run: one folder, one coordinator, one meaning", "[multiproc]") {
   const auto again = [&](std::vector<std::string> more) {
     std::vector<std::string> words = {STARLING_BINARY, "run", "-c", run.config(), "-n", "1"};
     words.insert(words.end(), more.begin(), more.end());
-    const ProgramResult result = testing::RunProgram(words);
+    ProgramResult result = testing::RunProgram(words);
     UNSCOPED_INFO(result.err);
     return result;
   };
@@ -192,7 +236,7 @@ TEST_CASE("starling-worker: what is wrong is said before anything starts", "[mul
   RealRun run(30);
   const auto worker = [&](std::vector<std::string> words, std::vector<std::string> environment) {
     words.insert(words.begin(), {STARLING_WORKER_BINARY, "train"});
-    const ProgramResult result = testing::RunProgram(words, environment);
+    ProgramResult result = testing::RunProgram(words, environment);
     UNSCOPED_INFO(result.err);
     return result;
   };
