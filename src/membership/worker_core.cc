@@ -443,6 +443,9 @@ bool WorkerCore::MergeDue() {
   if (!(expected == f.claims[static_cast<size_t>(rank_->value())])) {
     state_.accumulated = {};
     accumulator_spoilt_ = true;
+  } else if (!owners.empty() && accumulator_spoilt_) {  // rolled forward: still the last step's
+    Start(ClearAccumulator{state_.position});
+    return true;
   } else if (!owners.empty()) {
     Start(MergeHeld{std::move(owners)});
     return true;
