@@ -254,6 +254,7 @@ void CoordinatorCore::OnReconnected(const Session& session, const Register& m) {
       if (!reported_view_) StartSurvey(absl::StrCat(session.member.name, " came back"));
       return;
     case Phase::kRunning:
+      if (proposal_) proposal_->stale = true;  // what it was told may have gone with its stream
       // It may have missed Activate; a member that is not active at all ends the generation.
       if (!track.active) {
         StartSurvey(absl::StrCat(session.member.name, " reconnected and is not active"));
