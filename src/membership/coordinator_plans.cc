@@ -58,6 +58,7 @@ void CoordinatorCore::CheckPlannedChange(bool leavers) {
     return StartSurvey(reason);
   }
   Propose(std::move(members), staying, std::move(reason));
+  CheckProposal();  // a leaver in a hurry is not waited for
 }
 
 void CoordinatorCore::Propose(std::vector<Member> members, size_t staying, std::string reason) {

@@ -527,6 +527,28 @@ TEST_CASE("hand-over: one that died in the middle is lost", "[membership]") {
   CheckWhole(form);
 }
 
+TEST_CASE("hand-over: a leaver in a hurry hands over at once, prepared or not", "[membership]") {
+  Cluster c(SmallOptions(3));
+  c.Begin({1, 2, 3});
+  c.Say(3, DrainNotice{1000, "preempted"});  // less than `detection`
+  REQUIRE(c.Sent<HandOver>(3).size() == 1);
+  const Generation proposed = c.Sent<Prepare>(1).back().view->generation;
+  SECTION("in time") { ArriveAtReceiver(c); }
+  SECTION("too late") {
+    c.Advance(absl::Milliseconds(999));
+    CHECK(c.core->phase() == Phase::kRunning);
+    c.Advance(absl::Milliseconds(1));
+    REQUIRE(c.core->phase() == Phase::kSurveying);
+  }
+  c.Answer(1, Holding(c.Complete(0), 3, Set(8, 11)));
+  c.Answer(2, c.Complete(0));
+  c.Answer(3, c.Complete(0, Set(8, 11)));
+  REQUIRE(c.Members() == Ids{1, 2});
+  CHECK(c.core->view()->generation > proposed);  // which nobody had connected
+  CHECK(c.LastForm(1).claims[0] == Set(8, 11));
+  CheckWhole(c.LastForm(1));
+}
+
 TEST_CASE("resize: two leave at once, each to a receiver of its own", "[membership]") {
   Cluster c(SmallOptions(4));
   c.Begin({1, 2, 3, 4});
