@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "starling/base/clock.h"
 #include "starling/base/log.h"
 #include "starling/base/rng.h"
@@ -54,6 +55,13 @@ bool EndedHere(const absl::Status& status) {
   return absl::IsAborted(status) || absl::IsFailedPrecondition(status);
 }
 
+// What a member does for a step: computes, or takes part in the step's own collectives.
+bool IsStepWork(const membership::Command& command) {
+  return std::holds_alternative<membership::Compute>(command) ||
+         std::holds_alternative<membership::Reduce>(command) ||
+         std::holds_alternative<membership::Vote>(command);
+}
+
 // Finite checks survive compilers; only an infinite or NaN norm makes a step worthless.
 membership::Outcome OutcomeOf(double grad_norm) {
   return std::isfinite(grad_norm) ? membership::Outcome::kCommit : membership::Outcome::kSkip;
@@ -75,7 +83,21 @@ Executor::Executor(ExecutorOptions options, ExecutorParts parts,
 }
 
 Completion Executor::Execute(const membership::Command& command) {
-  return std::visit([this](const auto& c) { return Do(c); }, command);
+  const bool works = IsStepWork(command);
+  if (works) LogStall();
+  Completion completion = std::visit([this](const auto& c) { return Do(c); }, command);
+  if (works) worked_at_ = SystemClock::Get().Now();
+  return completion;
+}
+
+void Executor::LogStall() {
+  const Generation generation = view_->generation;
+  if (generation != worked_in_ && worked_in_ != Generation()) {
+    const absl::Duration stall = SystemClock::Get().Now() - worked_at_;
+    STARLING_LOG(Info) << "event=switched from_gen=" << worked_in_.value() << " stall_ms="
+                       << absl::StrFormat("%.3f", absl::ToDoubleMilliseconds(stall));
+  }
+  worked_in_ = generation;
 }
 
 void Executor::Close(Generation generation, const std::string& reason) {

@@ -108,6 +108,8 @@ class Executor {
   membership::Completion FromStatus(const absl::Status& status, Generation generation);
   train::UpdateScalars Scalars(double learning_rate, double clip_factor, int64_t update) const;
   void MeasureSpeed(absl::Duration spent);
+  // At the first piece of a step's work in a new view: logs how long there was none.
+  void LogStall();
 
   // Sums over the micro-batches in the accumulator; cleared with it.
   struct Losses {
@@ -154,7 +156,9 @@ class Executor {
   Generation closed_ ABSL_GUARDED_BY(hold_mutex_);
   Losses losses_;
   Measured measured_;
-  absl::Duration pace_;  // fault injection: least time of a micro-batch
+  absl::Time worked_at_ = absl::InfinitePast();  // end of the last piece of a step's work …
+  Generation worked_in_;                         // … and its view
+  absl::Duration pace_;                          // fault injection: least time of a micro-batch
   std::atomic<int64_t> progress_{0};
   std::atomic<double> speed_{0};
   std::unique_ptr<checkpoint::AsyncWriter> writer_;
