@@ -216,11 +216,13 @@ void WorkerCore::Handle(const BesideCompletion& completion) {
   const Generation channel =
       sends ? std::get<SendAccumulator>(completion.command).channel->generation
             : std::get<ReceiveAccumulator>(completion.command).channel->generation;
-  if (!completion.ok) {
-    Send(Prepared{.generation = channel, .ok = false, .reason = completion.reason});
+  // It may be a decision ahead of this member; behind, it is over.
+  const bool late = completion.held && completion.held->position < state_.position;
+  if (!completion.ok || late) {
+    Send(Prepared{.generation = channel,
+                  .ok = false,
+                  .reason = late ? "the step was decided meanwhile" : completion.reason});
   } else if (!sends) {
-    // It may be a decision ahead of this member, never behind: the sender's vote is needed.
-    if (completion.held->position < state_.position) return;
     std::erase_if(state_.held, [&](const MemberState::Held& held) {
       return held.owner == completion.held->owner;
     });
@@ -369,6 +371,12 @@ void WorkerCore::Start(Command command) {
 }
 
 void WorkerCore::Advance() {
+  // Two leavers would wait for each other, one in this reduction and one for its end: both commands
+  // only read the accumulator.
+  if (running_ && hand_over_ && phase_ == Phase::kActive &&
+      std::holds_alternative<Reduce>(*running_)) {
+    return HandOverAccumulator();
+  }
   if (running_ || phase_ == Phase::kStopped) return;
   switch (phase_) {
     case Phase::kRevoked:

@@ -166,7 +166,7 @@ struct Options {
   absl::Duration patience = absl::Seconds(30);       // wait for a silent only holder
   absl::Duration stuck_after = absl::Seconds(30);    // floor; no progress while others wait
   absl::Duration gather_after = absl::Seconds(5);    // first view without the missing ones
-  absl::Duration join_stall_max = absl::Seconds(2);  // a vote waits so long for a copy
+  absl::Duration join_stall_max = absl::Seconds(30);  // a vote waits so long for a copy
   bool accept_config_change = false;
 
   absl::Duration heartbeat_interval() const { return detection / 3; }

@@ -86,7 +86,7 @@ using Command = std::variant<InitializeFromSeed, LoadCheckpoint, Connect, CopySt
 //
 // A second thread takes these one at a time, in order, and answers each with one BesideCompletion.
 // Close ends those of the closed generations, too. While an accumulator is sent or a state is
-// received here, no command runs.
+// received here, no command begins; a Reduce may be running, which only reads the accumulator, too.
 
 // Connect the proposed view, unless that is done, and send or receive complete states. A chunk is
 // read whole at one version; what is sent says which.
@@ -295,7 +295,7 @@ class WorkerCore {
   std::optional<HandOver> hand_over_;  // ordered: no more work for this view; cleared by Form
   bool handed_ = false;                // its sending was begun
   // Commands beside that read the accumulator or write the state: until they have ended nothing
-  // else may touch these.
+  // else may write these.
   int exclusive_beside_ = 0;
   struct Copy {
     Version version;
