@@ -22,6 +22,7 @@ import time
 
 from recovery import Run, counted_once
 
+COPIED = re.compile(r"event=copied .* bytes=(\d+) .* gb_per_s=([0-9.]+)")
 SWITCHED = re.compile(r"gen=(\d+).*event=switched from_gen=(\d+) stall_ms=([0-9.]+)")
 
 
@@ -33,6 +34,13 @@ def stalls(run):
             if match := SWITCHED.search(line):
                 found.setdefault(int(match[1]), []).append(float(match[3]))
     return found
+
+
+def copies(run):
+    """GB/s of the copies to newcomers."""
+    return [float(match[2]) for log in pathlib.Path(run.run).glob("workers/*.log")
+            for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+            if (match := COPIED.search(line))]
 
 
 def generation(run):
@@ -97,6 +105,9 @@ def report(run, made):
         if values:
             print(f"{kind}: stall of the slowest member, median {statistics.median(values):.1f} ms, "
                   f"max {max(values):.1f} ms (bar: median at most {statistics.median(bars):.0f} ms)")
+    if rates := copies(run):
+        print(f"state copied at {statistics.median(rates):.2f} GB/s (median of {len(rates)} rounds, "
+              f"while the others train)")
     once = counted_once(run.lines)
     print(f"{len(run.lines)} steps, each micro-batch counted once: {'yes' if once else 'NO'}")
     return 0 if once else 1

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "starling/base/clock.h"
+#include "starling/base/log.h"
 #include "starling/base/status.h"
 #include "starling/worker/executor.h"
 
@@ -43,6 +45,11 @@ comm::Buffer Words(T* header) {
 
 comm::Buffer Floats(float* values, size_t count) {
   return {values, static_cast<int64_t>(count), DType::kFloat32};
+}
+
+bool Receives(const membership::PrepareView& command) {
+  return std::any_of(command.transfers.begin(), command.transfers.end(),
+                     [&](const Transfer& t) { return t.to == command.rank; });
 }
 
 std::vector<Rank> DonorsOf(Rank receiver, const std::vector<Transfer>& transfers) {
@@ -96,6 +103,7 @@ BesideCompletion Executor::Beside(const membership::PrepareView& command) {
     absl::MutexLock lock(&hold_mutex_);
     hold_votes_until_ = SystemClock::Get().Now() + options_.membership.join_stall_max;
   }
+  const absl::Time start = SystemClock::Get().Now();
   const auto copied = CopyStates(**communicator, command.transfers);
   if (!copied.ok()) {
     BesideCompletion failed = Failed(copied.status());
@@ -106,9 +114,22 @@ BesideCompletion Executor::Beside(const membership::PrepareView& command) {
     return failed;
   }
   completion.copied = *copied;
+  if (Receives(command)) LogCopy(command, *copied, SystemClock::Get().Now() - start);
   absl::MutexLock lock(&state_mutex_);
   completion.updates = state_.updates;
   return completion;
+}
+
+void Executor::LogCopy(const membership::PrepareView& command,
+                       const std::optional<Version>& version, absl::Duration took) {
+  const double bytes = 3.0 * sizeof(float) * static_cast<double>(parts_.trainer->layout().size);
+  STARLING_LOG(Info) << "event=copied for_gen=" << command.view->generation.value()
+                     << " round=" << command.round
+                     << " version=" << (version ? membership::ToString(*version) : "mixed")
+                     << " bytes=" << absl::StrFormat("%.0f", bytes)
+                     << " ms=" << absl::StrFormat("%.3f", absl::ToDoubleMilliseconds(took))
+                     << " gb_per_s="
+                     << absl::StrFormat("%.2f", bytes / 1e9 / absl::ToDoubleSeconds(took));
 }
 
 absl::StatusOr<std::optional<Version>> Executor::CopyStates(

@@ -101,6 +101,8 @@ class Executor {
   // several. Blocks the state's mutex for one chunk at a time.
   absl::StatusOr<std::optional<Version>> CopyStates(
       comm::Communicator& communicator, const std::vector<membership::Transfer>& transfers);
+  void LogCopy(const membership::PrepareView& command, const std::optional<Version>& version,
+               absl::Duration took);
   // Waits while a copy must not be overtaken by a vote of `generation`.
   void WaitForCopy(Generation generation);
 
