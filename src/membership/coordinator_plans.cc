@@ -23,7 +23,10 @@ void CoordinatorCore::CheckPlannedChange(bool leavers) {
   const bool over = stop_requested_ || position_.step.value() >= options_.total_steps;
   if (proposal_) {
     if (!over && !proposal_->stale) return CheckProposal();
+    const bool holding = Holds(*proposal_);
     proposal_.reset();
+    // Its donors hold their votes: only the end of their generation lets them go on at once.
+    if (holding) return StartSurvey("a join that the votes waited for is given up");
   }
   if (over) {
     if (leavers) StartSurvey("a worker drains");
@@ -79,6 +82,9 @@ void CoordinatorCore::Propose(std::vector<Member> members, size_t staying, std::
   SendPrepare();
 }
 
+// Whether its donors hold their votes.
+bool CoordinatorCore::Holds(const Proposal& proposal) { return proposal.round + 1 == kCopyRounds; }
+
 void CoordinatorCore::SendPrepare() {
   Proposal& p = *proposal_;
   copied_.clear();
@@ -96,7 +102,7 @@ void CoordinatorCore::SendPrepare() {
     told.push_back(p.view->members[r]);
     p.awaited.insert(told.back().incarnation);
   }
-  Tell(told, Prepare{term_, p.view, p.secret, p.transfers, p.round, p.round + 1 == kCopyRounds});
+  Tell(told, Prepare{term_, p.view, p.secret, p.transfers, p.round, Holds(p)});
 }
 
 bool CoordinatorCore::CopiesAreCurrent() const {
@@ -121,7 +127,7 @@ void CoordinatorCore::CheckProposal() {
   const bool urgent = Effective() + options_.detection > leave_by;
   const bool prepared = p.awaited.empty();
   if (!prepared && !urgent) {
-    if (Effective() - p.since <= options_.stuck_after) return;
+    if (Effective() - LastMove(p) <= options_.stuck_after) return;
     return FailProposal(
         p.awaited, absl::StrCat("not prepared after ", absl::FormatDuration(options_.stuck_after)));
   }
@@ -131,8 +137,11 @@ void CoordinatorCore::CheckProposal() {
       return SendPrepare();
     }
     const std::vector<Incarnation> newcomers = NewcomersOf(p);
-    return FailProposal({newcomers.begin(), newcomers.end()},
-                        "a step is over before the state is copied");
+    proposal_.reset();  // the votes have been let go, or the version would be the same
+    for (Incarnation newcomer : newcomers) {
+      PutOff(*SessionOf(newcomer), "a step is over before the state is copied");
+    }
+    return;
   }
   if (!p.handing_over) OrderHandOvers();
   if (!p.channels.empty() && Effective() < leave_by &&
@@ -199,6 +208,7 @@ void CoordinatorCore::On(Session&, const HandedOver& m) {
 void CoordinatorCore::FailProposal(const std::set<Incarnation>& culprits,
                                    const std::string& reason) {
   const std::string planned = proposal_->reason;
+  const bool holding = Holds(*proposal_);
   std::vector<Incarnation> newcomers;
   for (Incarnation incarnation : culprits) {
     if (!IsMember(incarnation) && SessionOf(incarnation) != nullptr) {
@@ -207,7 +217,19 @@ void CoordinatorCore::FailProposal(const std::set<Incarnation>& culprits,
   }
   proposal_.reset();
   for (Incarnation newcomer : newcomers) PutOff(*SessionOf(newcomer), reason);
-  if (newcomers.empty()) StartSurvey(absl::StrCat(planned, " (unprepared: ", reason, ")"));
+  if (newcomers.empty() || holding) {
+    StartSurvey(absl::StrCat(planned, " (unprepared: ", reason, ")"));
+  }
+}
+
+// Members train on, so only newcomers show by moving that the preparation goes on.
+absl::Time CoordinatorCore::LastMove(const Proposal& proposal) const {
+  absl::Time moved = proposal.since;
+  for (Incarnation incarnation : proposal.awaited) {
+    const Session* session = SessionOf(incarnation);
+    if (session != nullptr && !IsMember(incarnation)) moved = std::max(moved, session->moved_at);
+  }
+  return moved;
 }
 
 void CoordinatorCore::PutOff(Session& session, const std::string& reason) {

@@ -284,6 +284,8 @@ class CoordinatorCore {
   void Propose(std::vector<Member> members, size_t staying, std::string reason);
   void SendPrepare();
   void OrderHandOvers();
+  static bool Holds(const Proposal& proposal);
+  absl::Time LastMove(const Proposal& proposal) const;
   static std::vector<Incarnation> NewcomersOf(const Proposal& proposal);
   bool Fits(const Proposal& proposal, const std::vector<Member>& staying) const;
   void FailProposal(const std::set<Incarnation>& culprits, const std::string& reason);
