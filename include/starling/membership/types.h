@@ -161,11 +161,11 @@ struct Options {
   int64_t digest_every = 0;    // steps; 0 = never
   int min_workers = 1;
   int max_workers = 64;
-  int expected_workers = 1;                          // the first view waits for so many
-  absl::Duration detection = absl::Seconds(3);       // silence that means dead
-  absl::Duration patience = absl::Seconds(30);       // wait for a silent only holder
-  absl::Duration stuck_after = absl::Seconds(30);    // floor; no progress while others wait
-  absl::Duration gather_after = absl::Seconds(5);    // first view without the missing ones
+  int expected_workers = 1;                           // the first view waits for so many
+  absl::Duration detection = absl::Seconds(3);        // silence that means dead
+  absl::Duration patience = absl::Seconds(30);        // wait for a silent only holder
+  absl::Duration stuck_after = absl::Seconds(30);     // floor; no progress while others wait
+  absl::Duration gather_after = absl::Seconds(5);     // first view without the missing ones
   absl::Duration join_stall_max = absl::Seconds(30);  // a vote waits so long for a copy
   bool accept_config_change = false;
 

@@ -86,7 +86,7 @@ using Command = std::variant<InitializeFromSeed, LoadCheckpoint, Connect, CopySt
 //
 // A second thread takes these one at a time, in order, and answers each with one BesideCompletion.
 // Close ends those of the closed generations, too. While an accumulator is sent or a state is
-// received here, no command begins; a Reduce may be running, which only reads the accumulator, too.
+// received here, no command begins; a Reduce or Vote may be running: they only read.
 
 // Connect the proposed view, unless that is done, and send or receive complete states. A chunk is
 // read whole at one version; what is sent says which.
