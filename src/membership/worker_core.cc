@@ -371,10 +371,9 @@ void WorkerCore::Start(Command command) {
 }
 
 void WorkerCore::Advance() {
-  // Two leavers would wait for each other, one in this reduction and one for its end: both commands
-  // only read the accumulator.
-  if (running_ && hand_over_ && phase_ == Phase::kActive &&
-      std::holds_alternative<Reduce>(*running_)) {
+  // Two leavers would wait for each other, one in a collective and one for its end. Reduce and Vote
+  // only read the accumulator, too.
+  if (running_ && hand_over_ && phase_ == Phase::kActive && UsesNetwork(*running_)) {
     return HandOverAccumulator();
   }
   if (running_ || phase_ == Phase::kStopped) return;
@@ -486,7 +485,7 @@ void WorkerCore::AdvanceActive() {
   }
   if (stopping_ || finished()) return;  // until Release
   if (accumulator_spoilt_) return Start(ClearAccumulator{state_.position});
-  if (hand_over_ && !state_.has_reduced) return HandOverAccumulator();
+  if (hand_over_ && !(handed_ && state_.has_reduced)) return HandOverAccumulator();
   if (!todo_.empty()) {
     plan::IntervalSet upcoming = todo_;
     upcoming.TakeFirst(1);

@@ -2,6 +2,7 @@
 #include "starling/membership/worker_core.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 namespace starling::membership {
 namespace {
@@ -687,19 +688,48 @@ TEST_CASE("leaver: without a coordinator it computes on, for the others need its
   CHECK(w.Ran<Vote>().back().count == 2);
 }
 
-TEST_CASE("leaver: sums that are reduced are voted on before anything is handed over",
+TEST_CASE("leaver: it hands over out of a collective, where it may wait for another leaver",
           "[membership]") {
   Worker w;
   w.Begin();
-  w.ToVote();
+  while (w.Runs<Compute>()) w.Done();
+  REQUIRE(w.Runs<Reduce>());
+  const bool voting = GENERATE(false, true);
+  if (voting) w.Done();
   w.Hear(Worker::OrderOf(1, 2));
-  w.Done({.vote = w.Result()});
-  w.Done();  // Apply
-  w.Done();  // ClearAccumulator
   REQUIRE(w.RanBeside<SendAccumulator>().size() == 1);
-  CHECK(w.RanBeside<SendAccumulator>()[0].held ==
-        MemberState::Held{Incarnation(1), {Timeline(1), Step(1), Attempt(0)}, {}});
-  CHECK(w.Ran<Compute>().size() == 2);
+  CHECK(w.RanBeside<SendAccumulator>()[0].held.micro_batches == Set(0, 2));
+  // The others came all the same: what follows writes, and waits until all is sent.
+  w.Done({.vote = voting ? std::optional(w.Result()) : std::nullopt});
+  CHECK(w.Ran<Vote>().size() == (voting ? 1 : 0));
+  CHECK(w.Ran<Apply>().empty());
+  w.In(BesideCompletion{.command = w.RanBeside<SendAccumulator>()[0]});
+  if (!voting) {
+    REQUIRE(w.Runs<Vote>());
+    w.Done({.vote = w.Result()});
+  }
+  REQUIRE(w.Runs<Apply>());
+  w.Done();
+  w.Done();  // ClearAccumulator
+  CHECK(w.core.position().step == Step(1));
+  CHECK(w.RanBeside<SendAccumulator>().size() == 1);
+  CHECK(w.Ran<Compute>().size() == 2);  // its share of the next step is others' after the switch
+}
+
+TEST_CASE("leaver: sums that were reduced meanwhile are handed over before the vote",
+          "[membership]") {
+  Worker w;
+  w.Begin();
+  while (w.Runs<Compute>()) w.Done();
+  w.Hear(Worker::OrderOf(1, 2));
+  w.Done();                       // Reduce
+  w.Hear(Worker::OrderOf(1, 2));  // of the next proposal, while the first is being followed
+  CHECK(w.RanBeside<SendAccumulator>().size() == 1);
+  w.In(BesideCompletion{.command = w.RanBeside<SendAccumulator>()[0]});
+  REQUIRE(w.RanBeside<SendAccumulator>().size() == 2);
+  CHECK(w.Ran<Vote>().empty());
+  w.In(BesideCompletion{.command = w.RanBeside<SendAccumulator>()[1]});
+  CHECK(w.Runs<Vote>());
 }
 
 TEST_CASE("receiver: what it holds is in its answer, and enters the sum where the Form says so",
@@ -790,6 +820,9 @@ TEST_CASE("receiver: when the step is decided, what it holds of it is over", "[m
   w.ReceiveHeld(Set(2, 3));  // late
   CHECK(w.core.state().held.empty());
   CHECK(w.Said<HandedOver>().size() == 1);
+  REQUIRE(w.Said<Prepared>().size() == 1);  // and nobody waits for it
+  CHECK_FALSE(w.Said<Prepared>()[0].ok);
+  CHECK(w.Said<Prepared>()[0].generation == Generation(9));
 }
 
 TEST_CASE("receiver: a newer accumulator of one owner takes the place of the older",

@@ -1,6 +1,7 @@
 // Named scenarios of planned changes on the simulated cluster: they are prepared while all train,
 // and nothing is computed twice, also in the middle of a long step.
 #include <catch2/catch_test_macros.hpp>
+#include <set>
 
 #include "sim/scenario.h"
 
@@ -251,6 +252,44 @@ TEST_CASE("planned: a leaver whose stream breaks while it hands over leaves all 
   CHECK(leaver->exit_code == 75);
   FinishAll(world);
   CHECK(world.computed() <= 6 * kMany + 25);
+}
+
+TEST_CASE("planned: whoever joins and leaves in order, nothing is computed twice", "[sim]") {
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    Random random(seed);
+    const int workers = static_cast<int>(random.Between(2, 5));
+    const int64_t many = random.Between(8, kMany), steps = random.Between(8, 20);
+    WorldOptions options = SmallWorld(seed, workers, many, steps);
+    options.copy = random.Between(1, 80) * kMs;
+    options.repeat = 0;
+    World world(options);
+    Begin(world);
+    int next = workers;
+    std::set<const SimWorker*> leaving;
+    while (!world.ended() && world.failure().empty()) {
+      world.RunFor(random.Between(1, 800) * kMs);
+      if (!world.Running() || world.decided() + 2 >= steps) continue;
+      std::vector<SimWorker*> alive = world.Alive();
+      std::erase_if(alive, [&](const SimWorker* worker) { return leaving.contains(worker); });
+      const int leave = static_cast<int>(random.Between(0, 2));
+      for (int i = 0; i < leave && alive.size() > 1; ++i) {
+        const auto at = static_cast<size_t>(random.Below(static_cast<int64_t>(alive.size())));
+        world.Notice(alive[at]->slot, 60 * kSecond);
+        leaving.insert(alive[at]);
+        alive.erase(alive.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+      for (int64_t join = random.Between(0, 2); join > 0; --join) world.StartWorker(next++);
+      world.RunUntil([&] { return world.Running() || world.ended(); }, 60 * kSecond);
+    }
+    INFO(world.failure());
+    INFO("seed " << seed);
+    REQUIRE(world.ended());
+    CHECK(world.ended()->exit_code == 0);
+    world.CheckRest();
+    CHECK(world.failure().empty());
+    CHECK(world.restores() == 0);
+    CHECK(world.computed() == steps * many);
+  }
 }
 
 }  // namespace starling::sim

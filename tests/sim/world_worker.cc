@@ -48,6 +48,7 @@ void World::Do(SimWorker& worker, const membership::WorkerOutput& output) {
     background_->Add(worker, beside->command);
   } else if (const auto* close = std::get_if<membership::Close>(&output)) {
     worker.closed = std::max(worker.closed, close->generation);
+    worker.hold_votes_until = 0;
     const bool network =
         worker.running && (std::holds_alternative<membership::Connect>(*worker.running) ||
                            std::holds_alternative<membership::CopyState>(*worker.running) ||
