@@ -101,6 +101,7 @@ BesideCompletion Executor::Beside(const membership::PrepareView& command) {
                                  [&](const Transfer& t) { return t.from == command.rank; });
   if (command.hold && gives) {
     absl::MutexLock lock(&hold_mutex_);
+    hold_below_ = command.view->generation;
     hold_votes_until_ = SystemClock::Get().Now() + options_.membership.join_stall_max;
   }
   const absl::Time start = SystemClock::Get().Now();
@@ -183,7 +184,8 @@ absl::StatusOr<std::optional<Version>> Executor::CopyStates(
 void Executor::WaitForCopy(Generation generation) {
   absl::MutexLock lock(&hold_mutex_);
   const auto free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(hold_mutex_) {
-    return closed_ >= generation || SystemClock::Get().Now() >= hold_votes_until_;
+    return generation >= hold_below_ || closed_ >= generation ||
+           SystemClock::Get().Now() >= hold_votes_until_;
   };
   hold_mutex_.AwaitWithDeadline(absl::Condition(&free), hold_votes_until_);
 }

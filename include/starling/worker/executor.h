@@ -155,6 +155,7 @@ class Executor {
   std::map<Incarnation, Held> held_ ABSL_GUARDED_BY(held_mutex_);
   absl::Mutex hold_mutex_;
   absl::Time hold_votes_until_ ABSL_GUARDED_BY(hold_mutex_) = absl::InfinitePast();
+  Generation hold_below_ ABSL_GUARDED_BY(hold_mutex_);  // of generations older than this one
   Generation closed_ ABSL_GUARDED_BY(hold_mutex_);
   Losses losses_;
   Measured measured_;
