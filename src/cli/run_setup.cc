@@ -20,6 +20,7 @@ membership::Options ProtocolOptions(const config::Config& config, int expected_w
   options.detection = config.elastic.detection;
   options.patience = config.elastic.patience;
   options.stuck_after = config.elastic.stuck_after;
+  options.join_stall_max = config.elastic.join_stall_max;
   options.gather_after = config.elastic.gather_after;
   options.accept_config_change = accept_config_change;
   return options;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -9,39 +10,45 @@ namespace starling::comm {
 
 void Group::Install(std::unique_ptr<Communicator> communicator) {
   const std::shared_ptr<Communicator> installed = std::move(communicator);
-  std::shared_ptr<Communicator> replaced;
-  bool closed = false;
   {
     absl::MutexLock lock(&mutex_);
-    replaced = std::exchange(current_, installed);
-    closed = installed->generation() <= closed_;
+    if (installed->generation() > closed_) {
+      open_[installed->generation()] = installed;
+      return;
+    }
   }
-  if (replaced != nullptr) replaced->Abort("replaced by a newer generation");
-  if (closed) installed->Abort("its generation was closed before it was installed");
+  installed->Abort("its generation was closed before it was installed");
 }
 
 absl::StatusOr<std::shared_ptr<Communicator>> Group::Get(Generation generation) const {
   absl::MutexLock lock(&mutex_);
-  if (current_ == nullptr || current_->generation() != generation) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "generation ", generation.value(), " is not the current one (",
-        current_ == nullptr ? "there is none" : absl::StrCat(current_->generation().value()), ")"));
-  }
-  if (generation <= closed_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("generation ", generation.value(), " is closed"));
-  }
-  return current_;
+  const auto it = open_.find(generation);
+  if (it != open_.end()) return it->second;
+  return absl::FailedPreconditionError(
+      absl::StrCat("generation ", generation.value(),
+                   generation <= closed_ ? " is closed" : " is not connected here"));
 }
 
 void Group::Close(Generation generation, const std::string& reason) {
-  std::shared_ptr<Communicator> aborted;
+  std::vector<std::shared_ptr<Communicator>> aborted;
   {
     absl::MutexLock lock(&mutex_);
     closed_ = std::max(closed_, generation);
-    if (current_ != nullptr && current_->generation() <= closed_) aborted = current_;
+    while (!open_.empty() && open_.begin()->first <= closed_) {
+      aborted.push_back(std::move(open_.begin()->second));
+      open_.erase(open_.begin());
+    }
   }
-  if (aborted != nullptr) aborted->Abort(reason);
+  for (const auto& communicator : aborted) communicator->Abort(reason);
+}
+
+void Group::Finish(Generation generation) {
+  std::shared_ptr<Communicator> finished;  // destroyed without the lock
+  absl::MutexLock lock(&mutex_);
+  const auto it = open_.find(generation);
+  if (it == open_.end()) return;
+  finished = std::move(it->second);
+  open_.erase(it);
 }
 
 }  // namespace starling::comm

@@ -349,6 +349,7 @@ void ElasticFields(Elastic* elastic, Table* table) {
   table->Time("detection", &elastic->detection, absl::Milliseconds(150));
   table->Time("patience", &elastic->patience, absl::ZeroDuration());
   table->Time("stuck_after", &elastic->stuck_after, absl::Seconds(1));
+  table->Time("join_stall_max", &elastic->join_stall_max, absl::ZeroDuration());
   table->Time("gather_after", &elastic->gather_after, absl::ZeroDuration());
 }
 

@@ -97,6 +97,8 @@ void ExplainTimes(const Config& config, std::string* out) {
   line("a silent worker counts as lost after", FormatTime(elastic.detection));
   line("a worker without progress is dropped after",
        absl::StrCat("10 micro-batches, at least ", FormatTime(elastic.stuck_after)));
+  line("a copy to a newcomer that takes longer than a step",
+       absl::StrCat("at most ", FormatTime(elastic.join_stall_max)));
   line("a silent sole owner of state is waited for", FormatTime(elastic.patience));
   line(absl::StrCat("the first view forms after ", elastic.min_workers, " worker(s) and"),
        FormatTime(elastic.gather_after));

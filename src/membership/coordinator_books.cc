@@ -396,11 +396,13 @@ void CoordinatorCore::SendTo(Registration registration, CoordinatorMessage messa
   Emit(SendToWorker{registration, std::make_shared<const CoordinatorMessage>(std::move(message))});
 }
 
-void CoordinatorCore::Broadcast(CoordinatorMessage message) {
+void CoordinatorCore::Tell(const std::vector<Member>& members, CoordinatorMessage message) {
   const auto shared = std::make_shared<const CoordinatorMessage>(std::move(message));
-  for (const Member& member : view_->members) {
+  for (const Member& member : members) {
     const Session* session = SessionOf(member.incarnation);
-    if (session == nullptr || tracks_.at(member.incarnation).gone) continue;
+    if (session == nullptr) continue;
+    const auto track = tracks_.find(member.incarnation);
+    if (track != tracks_.end() && track->second.gone) continue;
     Emit(SendToWorker{session->registration, shared});
   }
 }

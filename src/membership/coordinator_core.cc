@@ -210,24 +210,16 @@ void CoordinatorCore::CheckReconnecting() {
 
 void CoordinatorCore::CheckRunning() {
   if (force_restore_) return StartSurvey("copies of the state differ");
+  bool leavers = false;
   for (Incarnation incarnation : troubled_) {
     const MemberTrack& track = tracks_.at(incarnation);
-    if (stopping_view_ && track.draining && track.lost_reason.empty())
-      continue;  // it leaves anyway
-    const std::string why =
-        track.draining && track.lost_reason.empty() ? "drains" : track.lost_reason;
-    return StartSurvey(absl::StrCat(NameOf(incarnation), " ", why));
+    if (!track.draining || !track.lost_reason.empty()) {
+      return StartSurvey(absl::StrCat(NameOf(incarnation), " ", track.lost_reason));
+    }
+    leavers = leavers || !stopping_view_;  // which they all leave anyway
   }
   if (stop_requested_ && !stopping_view_) return StartSurvey(stop_reason_);
-  if (position_.step.value() >= options_.total_steps || stop_requested_) return;
-  const size_t room = static_cast<size_t>(
-      std::max<int>(0, options_.max_workers - static_cast<int>(tracks_.size())));
-  const size_t newcomers = std::min(Newcomers().size(), room);
-  if (newcomers == 0) return;
-  if (now_ - joiner_since_ >= options_.join_settle() ||
-      static_cast<int>(tracks_.size() + newcomers) >= TargetWorkers()) {
-    StartSurvey(newcomers == 1 ? "a worker joins" : absl::StrCat(newcomers, " workers join"));
-  }
+  CheckPlannedChange(leavers);
 }
 
 void CoordinatorCore::StartSurvey(const std::string& reason) {
@@ -239,6 +231,7 @@ void CoordinatorCore::StartSurvey(const std::string& reason) {
     phase_ms_ = {{"detect", absl::ToDoubleMilliseconds(now_ - first_sign)}};
   }
   SetPhase(Phase::kSurveying, reason);
+  if (proposal_ && !proposal_->ready) proposal_.reset();
   form_.reset();
   awaited_.clear();
   for (auto& [incarnation, track] : tracks_) {
@@ -340,6 +333,11 @@ absl::Time CoordinatorCore::NextWake() const {
     const MemberTrack& track = tracks_.at(incarnation);
     at(AwaitedUntil(track) + paused_);
     if (phase_ == Phase::kSurveying) at(track.missing_since + options_.patience + paused_);
+  }
+  if (proposal_) {
+    at(proposal_->since + options_.stuck_after + paused_);
+    at(LeaveBy() - options_.detection + paused_);
+    at(LeaveBy() + paused_);
   }
   if (joiner_since_ != absl::InfiniteFuture()) {
     at(joiner_since_ + options_.join_settle());

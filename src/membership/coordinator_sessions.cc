@@ -65,6 +65,10 @@ void CoordinatorCore::DropSession(Registration registration) {
   const auto newest = by_incarnation_.find(it->second.member.incarnation);
   if (newest != by_incarnation_.end() && newest->second == registration)
     by_incarnation_.erase(newest);
+  if (outsiders_.erase(registration) > 0 && proposal_ &&
+      proposal_->view->RankOf(it->second.member.incarnation)) {
+    proposal_->stale = true;
+  }
   sessions_.erase(it);
 }
 
@@ -150,6 +154,7 @@ void CoordinatorCore::OnRegister(Registration registration, const Register& m) {
     Note("registered", m.member.name, absl::StrCat("pid ", m.member.pid, " on ", m.member.host));
   }
   Session& kept = sessions_[registration] = session;
+  if (!member) outsiders_.insert(registration);
   by_incarnation_[incarnation] = registration;
   deadlines_.insert({Effective() + options_.detection, registration});
   // The journal is older than what this worker has seen: its view decides (protocol.md §7).
@@ -249,6 +254,7 @@ void CoordinatorCore::OnReconnected(const Session& session, const Register& m) {
       if (!reported_view_) StartSurvey(absl::StrCat(session.member.name, " came back"));
       return;
     case Phase::kRunning:
+      if (proposal_) proposal_->stale = true;  // what it was told may have gone with its stream
       // It may have missed Activate; a member that is not active at all ends the generation.
       if (!track.active) {
         StartSurvey(absl::StrCat(session.member.name, " reconnected and is not active"));
@@ -320,6 +326,7 @@ void CoordinatorCore::MarkDraining(Incarnation incarnation, const std::string& r
   MemberTrack& track = tracks_.at(incarnation);
   if (track.draining) return;
   track.draining = true;
+  if (proposal_) proposal_->stale = true;
   troubled_.insert(incarnation);
   PersistRecord(DrainRecord{incarnation});
   Note("draining", NameOf(incarnation), reason);
@@ -430,6 +437,8 @@ void CoordinatorCore::On(Session& session, const DrainNotice& m) {
   if (IsMember(session.member.incarnation)) {
     MarkDraining(session.member.incarnation,
                  absl::StrCat(m.reason, ", leaves within ", m.deadline_ms, " ms"));
+    absl::Time& leave_by = tracks_.at(session.member.incarnation).leave_by;
+    leave_by = std::min(leave_by, Effective() + absl::Milliseconds(m.deadline_ms));
   } else if (session.had_view) {
     session.drains = true;  // a member of a view that is not adopted yet: it may hold the state
   } else {
@@ -468,8 +477,6 @@ void CoordinatorCore::On(Session& session, const Ready& m) {
   }
 }
 
-void CoordinatorCore::On(Session&, const HandedOver&) {}
-
 std::vector<Incarnation> CoordinatorCore::Newcomers() const {
   // Holding off protects a run that goes on well without the flapping ones: not one that waits for
   // workers, and not one that has lost half of them.
@@ -479,9 +486,11 @@ std::vector<Incarnation> CoordinatorCore::Newcomers() const {
       phase_ != Phase::kGathering &&
       2 * (static_cast<int>(tracks_.size()) - static_cast<int>(lost)) > TargetWorkers();
   std::vector<Incarnation> found;
-  for (const auto& [registration, session] : sessions_) {
+  for (Registration registration : outsiders_) {
+    const Session& session = sessions_.at(registration);
     const Incarnation incarnation = session.member.incarnation;
-    const bool held = session.held_until > now_ && may_hold_off;
+    const bool held = (session.held_until > now_ && may_hold_off) ||
+                      (session.put_off_until > now_ && phase_ != Phase::kGathering);
     if (IsMember(incarnation) || fenced_.contains(incarnation) || held) continue;
     if (reported_view_ && reported_view_->RankOf(incarnation)) continue;
     found.push_back(incarnation);

@@ -62,6 +62,7 @@ void CoordinatorCore::AdoptReportedView() {
     }
     tracks_[member.incarnation] = track;
   }
+  SortSessions();
   // What they said when they registered counts, also when they are gone by now.
   std::sort(reported_results_.begin(), reported_results_.end(),
             [](const VoteResult& a, const VoteResult& b) { return a.at < b.at; });
@@ -152,8 +153,12 @@ void CoordinatorCore::FormNext() {
     next.members.push_back(member);
   }
   const size_t survivors = next.members.size();
+  if (proposal_ && (restore || stop_requested_ || !Fits(*proposal_, next.members))) {
+    proposal_.reset();  // what was prepared is of no use, but for the copies
+  }
   if (!stop_requested_ && (position_.step.value() < options_.total_steps || survivors == 0)) {
-    for (Incarnation newcomer : Newcomers()) {
+    const std::vector<Incarnation> newcomers = proposal_ ? NewcomersOf(*proposal_) : Newcomers();
+    for (Incarnation newcomer : newcomers) {
       if (static_cast<int>(next.members.size()) >= options_.max_workers) break;
       next.members.push_back(SessionOf(newcomer)->member);
     }
@@ -178,7 +183,8 @@ void CoordinatorCore::FormNext() {
                                              " of at least ", options_.min_workers));
     return;
   }
-  next.generation = TakeGeneration();
+  const bool prepared = proposal_ && next.members == proposal_->view->members;
+  next.generation = prepared ? proposal_->view->generation : TakeGeneration();
   Form form;
   FormRecord record;
   form.purpose = stop_requested_ ? Purpose::kStop : Purpose::kTrain;
@@ -186,7 +192,7 @@ void CoordinatorCore::FormNext() {
   record.reason = phase_reason_ + "; " + decision.reason;
   FillWork(decision, next, &form);
   form.term = term_;
-  form.secret = secrets_(next.generation);
+  form.secret = prepared ? proposal_->secret : secrets_(next.generation);
   form.view = std::make_shared<View>(std::move(next));
   form.latest_checkpoint = latest_checkpoint_;
   form.latest_evaluation = latest_evaluation_;
@@ -205,6 +211,9 @@ void CoordinatorCore::FillBeginning(const Decision& decision, const View& view, 
     for (size_t r = 0; r < view.members.size(); ++r) {
       const bool holds = std::find(decision.holders.begin(), decision.holders.end(),
                                    view.members[r].incarnation) != decision.holders.end();
+      const auto copy = copied_.find(view.members[r].incarnation);
+      const bool copied = copy != copied_.end() && copy->second == decision.position.version();
+      if (copied && !holds) continue;  // it has what it needs, and gives to nobody yet
       (holds ? donors : receivers).push_back(Rank(static_cast<int32_t>(r)));
     }
     for (size_t i = 0; i < receivers.size(); ++i) {
@@ -247,11 +256,31 @@ void CoordinatorCore::FillWork(const Decision& decision, const View& view, Form*
   for (const Member& member : view.members) {
     const auto claim = decision.claims.find(member.incarnation);
     form->claims.push_back(claim == decision.claims.end() ? plan::IntervalSet{} : claim->second);
-    pending.Remove(form->claims.back());
     const Session* session = SessionOf(member.incarnation);
     speeds.push_back(session == nullptr ? 0 : Quantise(session->speed));
   }
+  FillHeld(decision, view, form);
+  for (const plan::IntervalSet& claim : form->claims) pending.Remove(claim);
   form->assignment = plan::Assign(pending, speeds);
+}
+
+// A list counts only where it will be in the new view: the held copy if its owner goes.
+void CoordinatorCore::FillHeld(const Decision& decision, const View& view, Form* form) const {
+  std::set<Incarnation> counted;
+  for (size_t r = 0; r < view.members.size(); ++r) {
+    const auto track = tracks_.find(view.members[r].incarnation);
+    if (track == tracks_.end() || !track->second.answer) continue;
+    if (std::find(decision.holders.begin(), decision.holders.end(), track->first) ==
+        decision.holders.end()) {
+      continue;
+    }
+    for (const MemberState::Held& held : track->second.answer->held) {
+      if (!(held.position == decision.position) || view.RankOf(held.owner)) continue;
+      if (!counted.insert(held.owner).second) continue;
+      form->claims[r].Add(held.micro_batches);
+      form->merge.push_back({Rank(static_cast<int32_t>(r)), held.owner});
+    }
+  }
 }
 
 void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
@@ -260,6 +289,8 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
   record.latest_evaluation = form.latest_evaluation;
   record.claims = form.claims;
   record.assignment = form.assignment;
+  proposal_.reset();
+  copied_.clear();
   const std::shared_ptr<const View> old_view = view_;
   const std::map<Incarnation, MemberTrack> old_tracks = std::move(tracks_);
   PersistRecord(std::move(record));
@@ -292,9 +323,13 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
     if (const auto old = old_tracks.find(member.incarnation); old != old_tracks.end()) {
       track.draining = old->second.draining;
       track.missing_since = old->second.missing_since;
+      track.leave_by = old->second.leave_by;
       if (track.draining) troubled_.insert(member.incarnation);
     } else {
       Note("joined", member.name, absl::StrCat("incarnation ", ToHex(member.incarnation)));
+      if (const auto flap = flaps_.find(member.name); flap != flaps_.end()) {
+        flap->second.put_off = 0;
+      }
     }
     if (SessionOf(member.incarnation) == nullptr) {
       track.missing_since = std::min(track.missing_since, Effective());
@@ -307,7 +342,9 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
   for (const auto& [incarnation, track] : old_tracks) {
     if (IsMember(incarnation)) continue;
     fenced_.insert(incarnation);
-    if (same_step) micro_batches_lost_ += planned_[incarnation];
+    const bool merged = std::any_of(form.merge.begin(), form.merge.end(),
+                                    [id = incarnation](const Merge& m) { return m.owner == id; });
+    if (same_step && !merged) micro_batches_lost_ += planned_[incarnation];
     const auto gone =
         std::find_if(old_view->members.begin(), old_view->members.end(),
                      [id = incarnation](const Member& m) { return m.incarnation == id; });
@@ -321,6 +358,7 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
            Release{kFenced, absl::StrCat("dropped from the run: ", track.lost_reason)});
     }
   }
+  SortSessions();
   joiner_since_ = Newcomers().empty() ? absl::InfiniteFuture() : now_;
   phase_ms_["survey"] = absl::ToDoubleMilliseconds(now_ - phase_since_);
   SetPhase(Phase::kForming, phase_reason_);
@@ -345,6 +383,13 @@ void CoordinatorCore::ActivateView() {
   for (auto& [incarnation, track] : tracks_) track.accused = false;
   Broadcast(Activate{term_, view_->generation});
   if (!checkpoint_replies_.empty()) Send(view_->members.front().incarnation, RequestCheckpoint{});
+}
+
+void CoordinatorCore::SortSessions() {
+  outsiders_.clear();
+  for (const auto& [registration, session] : sessions_) {
+    if (!IsMember(session.member.incarnation)) outsiders_.insert(registration);
+  }
 }
 
 Generation CoordinatorCore::TakeGeneration() {

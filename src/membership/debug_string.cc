@@ -62,8 +62,14 @@ std::string Line(const PartWritten& m) {
 std::string Line(const Evaluated& m) {
   return absl::StrCat("Evaluated ", ToString(m.version), " r", m.rank.value());
 }
+std::string Line(const Prepared& m) {
+  return absl::StrCat("Prepared g", m.generation.value(), " round ", m.round,
+                      m.copied ? " at " + ToString(*m.copied) : "",
+                      m.ok ? "" : " failed: ", m.reason);
+}
 std::string Line(const HandedOver& m) {
-  return absl::StrCat("HandedOver ", ToString(m.position), " ", m.held.micro_batches.ToString());
+  return absl::StrCat("HandedOver by g", m.channel.value(), " ", ToString(m.held.position), " ",
+                      m.held.micro_batches.ToString());
 }
 
 std::string Line(const Registered& m) {
@@ -90,7 +96,9 @@ std::string Line(const Activate& m) { return absl::StrCat("Activate g", m.genera
 std::string Line(const Settled& m) { return absl::StrCat("Settled ", ToString(m.version)); }
 std::string Line(const RequestCheckpoint&) { return "RequestCheckpoint"; }
 std::string Line(const Release& m) { return absl::StrCat("Release ", m.exit_code, " ", m.reason); }
-std::string Line(const HandOver& m) { return absl::StrCat("HandOver g", m.generation.value()); }
+std::string Line(const HandOver& m) {
+  return absl::StrCat("HandOver g", m.generation.value(), " by g", m.channel->generation.value());
+}
 
 }  // namespace
 

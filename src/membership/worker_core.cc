@@ -60,7 +60,10 @@ void WorkerCore::Handle(const StreamOpened&) {
   Send(std::move(m));
 }
 
-void WorkerCore::Handle(const StreamLost&) { stream_open_ = false; }
+void WorkerCore::Handle(const StreamLost&) {
+  stream_open_ = false;
+  hand_over_.reset();  // nobody is there to change the view: the others need this worker's share
+}
 
 void WorkerCore::Handle(const LeaveNotice& notice) {
   if (leaving_) return;  // SIGTERM comes two or three times at a preemption; it never means "now"
@@ -144,6 +147,7 @@ void WorkerCore::On(const Form& m) {
   rank_ = rank;
   form_ = m;
   survey_.reset();
+  hand_over_.reset();
   connected_ = copied_ = loaded_ = false;
   phase_ = Phase::kForming;
 }
@@ -170,13 +174,62 @@ void WorkerCore::On(const Settled& m) {
 
 void WorkerCore::On(const RequestCheckpoint&) { request_checkpoint_ = true; }
 
-// Background preparation is an optimisation of planned changes: without it the members connect when
-// they get the Form, which is always right.
-void WorkerCore::On(const Prepare&) {}
-// Without a hand-over the leaver's unfinished work is computed again, which is always right.
-void WorkerCore::On(const HandOver&) {}
+// Preparing changes nothing that counts: members that lack a connection or a copy when the Form
+// comes make it then.
+void WorkerCore::On(const Prepare& m) {
+  if (TermIsStale(m.term)) return;
+  const std::optional<Rank> rank = m.view->RankOf(identity_.member.incarnation);
+  const Generation g = m.view->generation;
+  if (!rank || g <= closed_ || g <= generation()) return;
+  if (Receives(m.transfers, *rank)) {
+    copy_.reset();
+    ++exclusive_beside_;
+  }
+  Emit(RunBeside{PrepareView{m.view, m.secret, *rank, m.transfers, m.round, m.hold}});
+}
+
+void WorkerCore::On(const HandOver& m) {
+  if (TermIsStale(m.term) || phase_ != Phase::kActive || m.generation != generation()) return;
+  if (m.channel->RankOf(identity_.member.incarnation) == Rank(0)) {
+    hand_over_ = m;
+    handed_ = false;
+  } else {
+    Emit(RunBeside{ReceiveAccumulator{m.channel, m.secret}});
+  }
+}
 
 // ---- completions -------------------------------------------------------------------------------
+
+void WorkerCore::Handle(const BesideCompletion& completion) {
+  const auto* prepare = std::get_if<PrepareView>(&completion.command);
+  const bool sends = std::holds_alternative<SendAccumulator>(completion.command);
+  if (sends || (prepare != nullptr && Receives(prepare->transfers, prepare->rank))) {
+    --exclusive_beside_;
+  }
+  if (completion.aborted) return;
+  if (prepare != nullptr) {
+    if (completion.copied) copy_ = Copy{*completion.copied, completion.updates};
+    Send(Prepared{prepare->view->generation, prepare->round, completion.ok, completion.reason,
+                  completion.suspects, completion.copied});
+    return;
+  }
+  const Generation channel =
+      sends ? std::get<SendAccumulator>(completion.command).channel->generation
+            : std::get<ReceiveAccumulator>(completion.command).channel->generation;
+  // It may be a decision ahead of this member; behind, it is over.
+  const bool late = completion.held && completion.held->position < state_.position;
+  if (!completion.ok || late) {
+    Send(Prepared{.generation = channel,
+                  .ok = false,
+                  .reason = late ? "the step was decided meanwhile" : completion.reason});
+  } else if (!sends) {
+    std::erase_if(state_.held, [&](const MemberState::Held& held) {
+      return held.owner == completion.held->owner;
+    });
+    state_.held.push_back(*completion.held);
+    Send(HandedOver{channel, *completion.held});
+  }
+}
 
 void WorkerCore::Handle(const Completion& completion) {
   if (!running_) return;
@@ -195,6 +248,13 @@ void WorkerCore::Handle(const Completion& completion) {
     Finished(*apply);
   } else if (std::holds_alternative<ClearAccumulator>(command)) {
     accumulator_spoilt_ = false;
+  } else if (const auto* merge = std::get_if<MergeHeld>(&command)) {
+    std::erase_if(state_.held, [&](const MemberState::Held& held) {
+      const bool merged =
+          std::find(merge->owners.begin(), merge->owners.end(), held.owner) != merge->owners.end();
+      if (merged) state_.accumulated.Add(held.micro_batches);
+      return merged;
+    });
   } else if (const auto* reduce = std::get_if<Reduce>(&command)) {
     state_.has_reduced = reduce->position == state_.position;
   } else if (const auto* connect = std::get_if<Connect>(&command)) {
@@ -268,7 +328,8 @@ void WorkerCore::Adopt(const VoteResult& result) {
   state_.pending_result.reset();
   state_.has_reduced = false;
   state_.accumulated = {};
-  state_.held.clear();
+  std::erase_if(state_.held,
+                [&](const MemberState::Held& held) { return held.position < state_.position; });
   accumulator_spoilt_ = true;
   checkpoint_asked_ = result.outcome != Outcome::kRepeat && result.checkpoint_requested;
   speeds_ = result.speeds;
@@ -310,16 +371,21 @@ void WorkerCore::Start(Command command) {
 }
 
 void WorkerCore::Advance() {
+  // Two leavers would wait for each other, one in a collective and one for its end. Reduce and Vote
+  // only read the accumulator, too.
+  if (running_ && hand_over_ && phase_ == Phase::kActive && UsesNetwork(*running_)) {
+    return HandOverAccumulator();
+  }
   if (running_ || phase_ == Phase::kStopped) return;
   switch (phase_) {
     case Phase::kRevoked:
       if (survey_) AnswerSurvey();
       return;
     case Phase::kForming:
-      AdvanceForming();
+      if (exclusive_beside_ == 0) AdvanceForming();
       return;
     case Phase::kActive:
-      AdvanceActive();
+      if (exclusive_beside_ == 0) AdvanceActive();
       return;
     case Phase::kStandby:
     case Phase::kReady:
@@ -337,11 +403,11 @@ void WorkerCore::AdvanceForming() {
   const Form& f = *form_;
   if (f.from_seed && !loaded_) {
     state_ = MemberState{};
-    return Start(InitializeFromSeed{});
+    return Start(InitializeFromSeed{f.position.version()});
   }
   if (f.restore && *rank_ == Rank(0) && !loaded_) {
     state_ = MemberState{};
-    return Start(LoadCheckpoint{*f.restore});
+    return Start(LoadCheckpoint{*f.restore, f.position.version()});
   }
   const bool receives = Receives(f.transfers, *rank_);
   if (!receives && state_.complete && f.result && state_.position == f.result->at &&
@@ -351,15 +417,58 @@ void WorkerCore::AdvanceForming() {
   if (!connected_) return Start(Connect{f.view, f.secret, *rank_});
   if (!copied_ && Involves(f.transfers, *rank_)) {
     if (receives) state_ = MemberState{};  // it has no version until the copy is whole
-    return Start(CopyState{f.view->generation, f.transfers});
+    return Start(CopyState{f.view->generation, f.transfers, f.position.version()});
   }
-  // A list counts only where the Form says so; anything else is dropped.
-  if (!(state_.accumulated == f.claims[static_cast<size_t>(rank_->value())])) {
-    state_.accumulated = {};
-    accumulator_spoilt_ = true;
+  if (!state_.complete) {  // a newcomer that the Form sends nothing: it copied before
+    if (!copy_ || copy_->version != f.position.version()) {
+      Send(CommFailed{generation(), "the copy that the view counts on is not here", {}});
+      CloseUpTo(generation(), "the copy is not here");
+      phase_ = Phase::kRevoked;
+      form_.reset();
+      return;
+    }
+    HoldFormState(copy_->updates);
   }
+  if (MergeDue()) return;
   phase_ = Phase::kReady;
   Send(Ready{f.view->generation, {unsettled_.begin(), unsettled_.end()}});
+}
+
+// A list counts only where the Form says so; anything else is dropped.
+bool WorkerCore::MergeDue() {
+  const Form& f = *form_;
+  plan::IntervalSet expected = state_.accumulated;
+  std::vector<Incarnation> owners;
+  for (const MemberState::Held& held : state_.held) {
+    if (!(held.position == state_.position)) continue;
+    if (std::find(f.merge.begin(), f.merge.end(), Merge{*rank_, held.owner}) == f.merge.end()) {
+      continue;
+    }
+    expected.Add(held.micro_batches);
+    owners.push_back(held.owner);
+  }
+  if (!(expected == f.claims[static_cast<size_t>(rank_->value())])) {
+    state_.accumulated = {};
+    accumulator_spoilt_ = true;
+  } else if (!owners.empty() && accumulator_spoilt_) {  // rolled forward: still the last step's
+    Start(ClearAccumulator{state_.position});
+    return true;
+  } else if (!owners.empty()) {
+    Start(MergeHeld{std::move(owners)});
+    return true;
+  }
+  state_.held.clear();
+  return false;
+}
+
+// The leaver's part: what it has accumulated goes to another member, and it computes nothing more.
+void WorkerCore::HandOverAccumulator() {
+  if (std::exchange(handed_, true)) return;
+  ++exclusive_beside_;
+  Emit(RunBeside{
+      SendAccumulator{hand_over_->channel,
+                      hand_over_->secret,
+                      {identity_.member.incarnation, state_.position, state_.accumulated}}});
 }
 
 void WorkerCore::AdvanceActive() {
@@ -375,7 +484,8 @@ void WorkerCore::AdvanceActive() {
     return Start(Evaluate{version, generation(), *rank_, members});
   }
   if (stopping_ || finished()) return;  // until Release
-  if (accumulator_spoilt_) return Start(ClearAccumulator{});
+  if (accumulator_spoilt_) return Start(ClearAccumulator{state_.position});
+  if (hand_over_ && !(handed_ && state_.has_reduced)) return HandOverAccumulator();
   if (!todo_.empty()) {
     plan::IntervalSet upcoming = todo_;
     upcoming.TakeFirst(1);

@@ -130,9 +130,19 @@ absl::Status Read(const pb::Evaluated& from, Evaluated* to) {
   STARLING_RETURN_IF_ERROR(ReadRank(from.rank(), &to->rank));
   return Annotate(FromProto(from.part(), &to->part), "part");
 }
-absl::Status Read(const pb::HandedOver& from, HandedOver* to) {
+absl::Status Read(const pb::Prepared& from, Prepared* to) {
   to->generation = Generation(from.generation());
-  STARLING_RETURN_IF_ERROR(Annotate(FromProto(from.position(), &to->position), "position"));
+  STARLING_RETURN_IF_ERROR(Require(from.round() >= 0, "round", "is negative"));
+  to->round = from.round();
+  to->ok = from.ok();
+  STARLING_RETURN_IF_ERROR(Read(from.unreachable(), "unreachable", &to->unreachable));
+  if (from.has_copied()) {
+    STARLING_RETURN_IF_ERROR(Annotate(FromProto(from.copied(), &to->copied.emplace()), "copied"));
+  }
+  return ReadReason(from.reason(), &to->reason);
+}
+absl::Status Read(const pb::HandedOver& from, HandedOver* to) {
+  to->channel = Generation(from.channel());
   return Annotate(FromProto(from.held(), &to->held), "held");
 }
 
@@ -155,11 +165,43 @@ absl::Status Read(const pb::View& from, std::shared_ptr<const View>* to) {
   *to = std::move(view);
   return absl::OkStatus();
 }
+// A receiver has several donors, but few.
+constexpr int kMaxDonors = 16;
+
+absl::Status ReadTransfers(const google::protobuf::RepeatedPtrField<pb::Transfer>& from,
+                           int members, std::vector<Transfer>* to) {
+  STARLING_RETURN_IF_ERROR(
+      Require(from.size() <= kMaxDonors * members, "transfers", "too many for the members"));
+  for (const pb::Transfer& transfer : from) {
+    if (transfer.from() < 0 || transfer.from() >= members || transfer.to() < 0 ||
+        transfer.to() >= members || transfer.from() == transfer.to()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("transfers: rank ", transfer.from(), " to rank ", transfer.to()));
+    }
+    to->push_back({Rank(transfer.from()), Rank(transfer.to())});
+  }
+  return absl::OkStatus();
+}
+absl::Status ReadMerges(const pb::Form& from, std::vector<Merge>* to) {
+  STARLING_RETURN_IF_ERROR(Require(from.merge_size() <= kMaxMembers, "merge", "too many entries"));
+  for (const pb::Merge& merge : from.merge()) {
+    STARLING_RETURN_IF_ERROR(
+        Require(merge.holder() >= 0 && merge.holder() < from.view().members_size(), "merge.holder",
+                absl::StrCat(merge.holder(), " is no rank of the view")));
+    to->push_back({Rank(merge.holder()), Incarnation(merge.owner())});
+  }
+  return absl::OkStatus();
+}
 absl::Status Read(const pb::Prepare& from, Prepare* to) {
   to->term = Term(from.term());
   to->secret = from.secret();
   STARLING_RETURN_IF_ERROR(CheckText(from.secret(), kMaxName, "secret"));
-  return Read(from.view(), &to->view);
+  STARLING_RETURN_IF_ERROR(Read(from.view(), &to->view));
+  STARLING_RETURN_IF_ERROR(Require(from.round() >= 0, "round", "is negative"));
+  to->round = from.round();
+  to->hold = from.hold();
+  return ReadTransfers(from.transfers(), static_cast<int>(to->view->members.size()),
+                       &to->transfers);
 }
 absl::Status ReadSets(const google::protobuf::RepeatedPtrField<pb::IntervalSet>& from,
                       size_t members, std::string_view field, std::vector<plan::IntervalSet>* to) {
@@ -170,19 +212,6 @@ absl::Status ReadSets(const google::protobuf::RepeatedPtrField<pb::IntervalSet>&
   for (int r = 0; r < from.size(); ++r) {
     const absl::Status read = FromProto(from[r], &(*to)[static_cast<size_t>(r)]);
     if (!read.ok()) return Annotate(read, absl::StrCat(std::string(field), "[", r, "]"));
-  }
-  return absl::OkStatus();
-}
-absl::Status ReadTransfers(const pb::Form& from, int members, std::vector<Transfer>* to) {
-  STARLING_RETURN_IF_ERROR(
-      Require(from.transfers_size() <= members, "transfers", "more than members"));
-  for (const pb::Transfer& transfer : from.transfers()) {
-    if (transfer.from() < 0 || transfer.from() >= members || transfer.to() < 0 ||
-        transfer.to() >= members || transfer.from() == transfer.to()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("transfers: rank ", transfer.from(), " to rank ", transfer.to()));
-    }
-    to->push_back({Rank(transfer.from()), Rank(transfer.to())});
   }
   return absl::OkStatus();
 }
@@ -223,8 +252,9 @@ absl::Status Read(const pb::Form& from, Form* to) {
   }
   STARLING_RETURN_IF_ERROR(ReadSets(from.claims(), members, "claims", &to->claims));
   STARLING_RETURN_IF_ERROR(ReadSets(from.assignment(), members, "assignment", &to->assignment));
-  STARLING_RETURN_IF_ERROR(Read(from.merge(), "merge", &to->merge));
-  STARLING_RETURN_IF_ERROR(ReadTransfers(from, static_cast<int>(members), &to->transfers));
+  STARLING_RETURN_IF_ERROR(ReadMerges(from, &to->merge));
+  STARLING_RETURN_IF_ERROR(
+      ReadTransfers(from.transfers(), static_cast<int>(members), &to->transfers));
   to->from_seed = from.from_seed();
   return ReadVersions(from, to);
 }
@@ -241,16 +271,20 @@ absl::Status Read(const pb::Release& from, Release* to) {
   return ReadReason(from.reason(), &to->reason);
 }
 absl::Status Read(const pb::HandOver& from, HandOver* to) {
-  *to = {Generation(from.generation()), Incarnation(from.receiver())};
-  return absl::OkStatus();
+  to->term = Term(from.term());
+  to->generation = Generation(from.generation());
+  STARLING_RETURN_IF_ERROR(CheckText(from.secret(), kMaxName, "secret"));
+  to->secret = from.secret();
+  STARLING_RETURN_IF_ERROR(Read(from.channel(), &to->channel));
+  return Require(to->channel->members.size() == 2, "channel", "is not of two members");
 }
 
 // A message of type Domain read from its protobuf twin.
 template <typename Domain, typename Result, typename Proto>
 absl::StatusOr<Result> ReadAs(const Proto& from, std::string_view name) {
-  Domain message;
-  STARLING_RETURN_IF_ERROR(Annotate(Read(from, &message), name));
-  return Result(std::move(message));
+  absl::StatusOr<Result> message(absl::in_place, std::in_place_type<Domain>);
+  STARLING_RETURN_IF_ERROR(Annotate(Read(from, &std::get<Domain>(*message)), name));
+  return message;
 }
 
 }  // namespace
@@ -284,6 +318,8 @@ absl::StatusOr<WorkerMessage> FromProto(const pb::WorkerMessage& from) {
       return ReadAs<PartWritten, M>(from.part_written(), "part_written");
     case pb::WorkerMessage::kEvaluated:
       return ReadAs<Evaluated, M>(from.evaluated(), "evaluated");
+    case pb::WorkerMessage::kPrepared:
+      return ReadAs<Prepared, M>(from.prepared(), "prepared");
     case pb::WorkerMessage::kHandedOver:
       return ReadAs<HandedOver, M>(from.handed_over(), "handed_over");
     case pb::WorkerMessage::MESSAGE_NOT_SET:

@@ -13,6 +13,15 @@ void AddIncarnations(const std::vector<Incarnation>& from, List* to) {
   for (Incarnation incarnation : from) to->Add(incarnation.value());
 }
 
+void AddTransfers(const std::vector<Transfer>& from,
+                  google::protobuf::RepeatedPtrField<pb::Transfer>* to) {
+  for (const Transfer& transfer : from) {
+    pb::Transfer* entry = to->Add();
+    entry->set_from(transfer.from.value());
+    entry->set_to(transfer.to.value());
+  }
+}
+
 void AddLines(const std::vector<LedgerLine>& from,
               google::protobuf::RepeatedPtrField<pb::LedgerLine>* to) {
   for (const LedgerLine& line : from) ToProto(line, to->Add());
@@ -106,10 +115,18 @@ void Fill(const Evaluated& from, pb::WorkerMessage* message) {
   to->set_rank(from.rank.value());
   ToProto(from.part, to->mutable_part());
 }
+void Fill(const Prepared& from, pb::WorkerMessage* message) {
+  pb::Prepared* to = message->mutable_prepared();
+  to->set_generation(from.generation.value());
+  to->set_round(from.round);
+  to->set_ok(from.ok);
+  to->set_reason(CutText(from.reason));
+  AddIncarnations(from.unreachable, to->mutable_unreachable());
+  if (from.copied) ToProto(*from.copied, to->mutable_copied());
+}
 void Fill(const HandedOver& from, pb::WorkerMessage* message) {
   pb::HandedOver* to = message->mutable_handed_over();
-  to->set_generation(from.generation.value());
-  ToProto(from.position, to->mutable_position());
+  to->set_channel(from.channel.value());
   ToProto(from.held, to->mutable_held());
 }
 
@@ -134,6 +151,9 @@ void Fill(const Prepare& from, pb::CoordinatorMessage* message) {
   to->set_term(from.term.value());
   ToProto(*from.view, to->mutable_view());
   to->set_secret(from.secret);
+  AddTransfers(from.transfers, to->mutable_transfers());
+  to->set_round(from.round);
+  to->set_hold(from.hold);
 }
 void Fill(const Form& from, pb::CoordinatorMessage* message) {
   pb::Form* to = message->mutable_form();
@@ -146,12 +166,12 @@ void Fill(const Form& from, pb::CoordinatorMessage* message) {
   if (from.result) ToProto(*from.result, to->mutable_result());
   AddSets(from.claims, to->mutable_claims());
   AddSets(from.assignment, to->mutable_assignment());
-  AddIncarnations(from.merge, to->mutable_merge());
-  for (const Transfer& transfer : from.transfers) {
-    pb::Transfer* entry = to->add_transfers();
-    entry->set_from(transfer.from.value());
-    entry->set_to(transfer.to.value());
+  for (const Merge& merge : from.merge) {
+    pb::Merge* entry = to->add_merge();
+    entry->set_holder(merge.holder.value());
+    entry->set_owner(merge.owner.value());
   }
+  AddTransfers(from.transfers, to->mutable_transfers());
   if (from.restore) {
     to->mutable_restore()->set_checkpoint(from.restore->checkpoint);
     ToProto(from.restore->version, to->mutable_restore()->mutable_version());
@@ -175,8 +195,11 @@ void Fill(const Release& from, pb::CoordinatorMessage* message) {
   message->mutable_release()->set_reason(CutText(from.reason));
 }
 void Fill(const HandOver& from, pb::CoordinatorMessage* message) {
-  message->mutable_hand_over()->set_generation(from.generation.value());
-  message->mutable_hand_over()->set_receiver(from.receiver.value());
+  pb::HandOver* to = message->mutable_hand_over();
+  to->set_term(from.term.value());
+  to->set_generation(from.generation.value());
+  ToProto(*from.channel, to->mutable_channel());
+  to->set_secret(from.secret);
 }
 
 }  // namespace

@@ -107,6 +107,7 @@ void ToProto(const membership::LedgerLine& from, pb::LedgerLine* to) {
 
 void ToProto(const membership::MemberState::Held& from, pb::Held* to) {
   to->set_owner(from.owner.value());
+  ToProto(from.position, to->mutable_position());
   ToProto(from.micro_batches, to->mutable_micro_batches());
 }
 
@@ -251,6 +252,7 @@ absl::Status FromProto(const pb::LedgerLine& from, membership::LedgerLine* to) {
 
 absl::Status FromProto(const pb::Held& from, membership::MemberState::Held* to) {
   to->owner = Incarnation(from.owner());
+  STARLING_RETURN_IF_ERROR(Annotate(FromProto(from.position(), &to->position), "position"));
   return Annotate(FromProto(from.micro_batches(), &to->micro_batches), "micro_batches");
 }
 

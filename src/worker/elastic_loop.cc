@@ -3,6 +3,8 @@
 //   connect     the control stream opens; the core introduces itself (Register)
 //   form        the coordinator sends a view; the training thread rolls forward what this worker
 //               missed, connects the view's communicator, copies the state where it is lacking
+//   prepare     a newcomer connects and copies the state while the members train on; a leaver hands
+//               over what it has accumulated
 //   train       micro-batches one by one, then reduce, vote, apply: one decided step; and again
 //   revoke      somebody joined, left or died: the communicator is aborted at once, a micro-batch
 //               under way is finished, and the survey answer says what this worker holds
@@ -14,6 +16,7 @@
 #include "starling/worker/elastic_loop.h"
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -37,7 +40,8 @@ ElasticLoop::ElasticLoop(ElasticLoopOptions options, Executor* executor,
       send_(std::move(send)),
       core_(options_.membership, options_.identity),
       inputs_(kInputs),
-      commands_(1) {}
+      commands_(1),
+      beside_(kInputs) {}
 
 void ElasticLoop::Post(membership::WorkerInput input) { inputs_.Push(std::move(input)); }
 
@@ -48,13 +52,17 @@ membership::Heartbeat ElasticLoop::CurrentHeartbeat() const {
 ElasticEnd ElasticLoop::Run() {
   alone_since_ = absl::Now();
   std::thread training([this] { TrainingThread(); });
+  std::thread beside([this] { BesideThread(); });
   while (!end_) {
     if (std::optional<membership::WorkerInput> input = inputs_.PopUntil(NextDeadline()))
       Take(*input);
     CheckDeadlines();
   }
   commands_.Close();
+  beside_.Close();
+  executor_->Close(Generation(std::numeric_limits<uint64_t>::max()), end_->reason);
   training.join();
+  beside.join();
   executor_->Drain(kDrainParts);
   inputs_.Close();
   return *end_;
@@ -63,6 +71,12 @@ ElasticEnd ElasticLoop::Run() {
 void ElasticLoop::TrainingThread() {
   while (std::optional<membership::Command> command = commands_.Pop()) {
     inputs_.Push(executor_->Execute(*command));
+  }
+}
+
+void ElasticLoop::BesideThread() {
+  while (std::optional<membership::BesideCommand> command = beside_.Pop()) {
+    inputs_.Push(executor_->ExecuteBeside(*command));
   }
 }
 
@@ -86,6 +100,8 @@ void ElasticLoop::Take(const membership::WorkerInput& input) {
 }
 
 void ElasticLoop::Do(const membership::Run& output) { commands_.Push(output.command); }
+
+void ElasticLoop::Do(const membership::RunBeside& output) { beside_.Push(output.command); }
 
 void ElasticLoop::Do(const membership::Close& output) {
   executor_->Close(output.generation, output.reason);

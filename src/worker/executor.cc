@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "starling/base/clock.h"
 #include "starling/base/log.h"
 #include "starling/base/rng.h"
@@ -49,6 +50,18 @@ Completion Failure(const absl::Status& status) {
   return {.ok = false, .reason = std::string(status.message())};
 }
 
+// Close was called here, before or during the call.
+bool EndedHere(const absl::Status& status) {
+  return absl::IsAborted(status) || absl::IsFailedPrecondition(status);
+}
+
+// What a member does for a step: computes, or takes part in the step's own collectives.
+bool IsStepWork(const membership::Command& command) {
+  return std::holds_alternative<membership::Compute>(command) ||
+         std::holds_alternative<membership::Reduce>(command) ||
+         std::holds_alternative<membership::Vote>(command);
+}
+
 // Finite checks survive compilers; only an infinite or NaN norm makes a step worthless.
 membership::Outcome OutcomeOf(double grad_norm) {
   return std::isfinite(grad_norm) ? membership::Outcome::kCommit : membership::Outcome::kSkip;
@@ -70,12 +83,28 @@ Executor::Executor(ExecutorOptions options, ExecutorParts parts,
 }
 
 Completion Executor::Execute(const membership::Command& command) {
-  return std::visit([this](const auto& c) { return Do(c); }, command);
+  const bool works = IsStepWork(command);
+  if (works) LogStall();
+  Completion completion = std::visit([this](const auto& c) { return Do(c); }, command);
+  if (works) worked_at_ = SystemClock::Get().Now();
+  return completion;
+}
+
+void Executor::LogStall() {
+  const Generation generation = view_->generation;
+  if (generation != worked_in_ && worked_in_ != Generation()) {
+    const absl::Duration stall = SystemClock::Get().Now() - worked_at_;
+    STARLING_LOG(Info) << "event=switched from_gen=" << worked_in_.value() << " stall_ms="
+                       << absl::StrFormat("%.3f", absl::ToDoubleMilliseconds(stall));
+  }
+  worked_in_ = generation;
 }
 
 void Executor::Close(Generation generation, const std::string& reason) {
   parts_.transport->CancelConnect(generation);
   group_.Close(generation, reason);
+  absl::MutexLock lock(&hold_mutex_);
+  closed_ = std::max(closed_, generation);
 }
 
 void Executor::Drain(absl::Duration timeout) {
@@ -87,7 +116,7 @@ void Executor::Drain(absl::Duration timeout) {
 Completion Executor::FromStatus(const absl::Status& status, Generation generation) {
   if (status.ok()) return {};
   Completion completion = Failure(status);
-  completion.aborted = absl::IsAborted(status) || absl::IsFailedPrecondition(status);
+  completion.aborted = EndedHere(status);
   if (absl::StatusOr<std::shared_ptr<comm::Communicator>> current = group_.Get(generation);
       current.ok()) {
     for (Rank suspect : (*current)->suspects()) {
@@ -106,9 +135,10 @@ train::UpdateScalars Executor::Scalars(double learning_rate, double clip_factor,
 
 // ---- state -------------------------------------------------------------------------------------
 
-Completion Executor::Do(const membership::InitializeFromSeed&) {
+Completion Executor::Do(const membership::InitializeFromSeed& command) {
+  absl::MutexLock lock(&state_mutex_);
   parts_.trainer->InitializeFromSeed([this] { progress_.fetch_add(1, std::memory_order_relaxed); });
-  updates_ = 0;
+  state_ = {command.version, 0};
   return {.updates = 0};
 }
 
@@ -118,6 +148,7 @@ Completion Executor::Do(const membership::LoadCheckpoint& command) {
   absl::StatusOr<checkpoint::Checkpoint> opened = checkpoint::OpenCheckpoint(folder);
   if (!opened.ok()) return Failure(opened.status());
   train::Trainer& trainer = *parts_.trainer;
+  absl::MutexLock lock(&state_mutex_);
   const std::pair<checkpoint::TensorKind, std::span<float>> buffers[] = {
       {checkpoint::TensorKind::kParameter, trainer.parameters()},
       {checkpoint::TensorKind::kFirstMoment, trainer.first_moment()},
@@ -136,61 +167,56 @@ Completion Executor::Do(const membership::LoadCheckpoint& command) {
     }
     progress_.fetch_add(1, std::memory_order_relaxed);
   }
-  updates_ = opened->manifest().optimizer_steps;
-  return {.updates = updates_};
+  state_ = {command.version, opened->manifest().optimizer_steps};
+  return {.updates = state_.updates};
+}
+
+absl::StatusOr<std::shared_ptr<comm::Communicator>> Executor::ConnectView(
+    const membership::View& view, const std::string& secret, Rank rank,
+    std::vector<Incarnation>* unreachable) {
+  if (auto prepared = group_.Get(view.generation); prepared.ok()) return prepared;
+  comm::GroupSpec spec{.run_id = options_.membership.run_id,
+                       .generation = view.generation,
+                       .rank = rank,
+                       .peers = {},
+                       .secret = secret};
+  for (const membership::Member& member : view.members) {
+    spec.peers.push_back({member.incarnation, member.data_address, member.host});
+  }
+  std::vector<Rank> ranks;
+  auto communicator = parts_.transport->Connect(spec, kConnectTimeout, &ranks);
+  for (Rank missing : ranks) {
+    unreachable->push_back(view.members[static_cast<size_t>(missing.value())].incarnation);
+  }
+  if (!communicator.ok()) return communicator.status();
+  group_.Install(comm::WithFaults(*std::move(communicator), options_.faults));
+  return group_.Get(view.generation);
 }
 
 Completion Executor::Do(const membership::Connect& command) {
   view_ = command.view;
-  comm::GroupSpec spec{.run_id = options_.membership.run_id,
-                       .generation = command.view->generation,
-                       .rank = command.rank,
-                       .peers = {},
-                       .secret = command.secret};
-  for (const membership::Member& member : command.view->members) {
-    spec.peers.push_back({member.incarnation, member.data_address, member.host});
-  }
-  std::vector<Rank> unreachable;
-  auto communicator = parts_.transport->Connect(spec, kConnectTimeout, &unreachable);
-  if (!communicator.ok()) {
-    Completion completion = Failure(communicator.status());
-    completion.aborted = absl::IsAborted(communicator.status());
-    for (Rank rank : unreachable) {
-      completion.suspects.push_back(
-          command.view->members[static_cast<size_t>(rank.value())].incarnation);
-    }
-    return completion;
-  }
-  group_.Install(comm::WithFaults(*std::move(communicator), options_.faults));
-  return {};
+  std::vector<Incarnation> unreachable;
+  const auto communicator = ConnectView(*command.view, command.secret, command.rank, &unreachable);
+  if (communicator.ok()) return {};
+  Completion completion = Failure(communicator.status());
+  completion.aborted = EndedHere(communicator.status());
+  completion.suspects = std::move(unreachable);
+  return completion;
 }
 
 // The donors' state is constant: nobody applies anything before Activate.
 Completion Executor::Do(const membership::CopyState& command) {
   auto communicator = group_.Get(command.generation);
   if (!communicator.ok()) return FromStatus(communicator.status(), command.generation);
-  train::Trainer& trainer = *parts_.trainer;
-  const std::span<float> buffers[] = {trainer.parameters(), trainer.first_moment(),
-                                      trainer.second_moment()};
-  const Rank self = (*communicator)->rank();
-  int64_t updates = updates_;
-  for (const membership::Transfer& transfer : command.transfers) {
-    if (transfer.from != self && transfer.to != self) continue;
-    const bool sends = transfer.from == self;
-    const Rank peer = sends ? transfer.to : transfer.from;
-    const auto move = [&](comm::Buffer buffer) {
-      progress_.fetch_add(1, std::memory_order_relaxed);
-      return sends ? (*communicator)->Send(buffer, peer, kCollectiveTimeout)
-                   : (*communicator)->Receive(buffer, peer, kCollectiveTimeout);
-    };
-    absl::Status status = move({&updates, 1, DType::kInt64});
-    for (const std::span<float>& buffer : buffers) {
-      if (status.ok()) status = move(FloatBuffer(buffer));
-    }
-    if (!status.ok()) return FromStatus(status, command.generation);
+  const auto copied = CopyStates(**communicator, command.transfers);
+  if (!copied.ok()) return FromStatus(copied.status(), command.generation);
+  absl::MutexLock lock(&state_mutex_);
+  if (*copied && **copied != command.version) {
+    return Failure(
+        absl::InternalError(absl::StrCat("copied ", membership::ToString(**copied), " instead of ",
+                                         membership::ToString(command.version))));
   }
-  updates_ = updates;
-  return {.updates = updates};
+  return {.updates = state_.updates};
 }
 
 // ---- a step ------------------------------------------------------------------------------------
@@ -263,6 +289,7 @@ Completion Executor::Do(const membership::Reduce& command) {
 }
 
 Completion Executor::Do(const membership::Vote& command) {
+  WaitForCopy(command.generation);
   auto communicator = group_.Get(command.generation);
   if (!communicator.ok()) return FromStatus(communicator.status(), command.generation);
   comm::Communicator& c = **communicator;
@@ -328,10 +355,12 @@ Completion Executor::Do(const membership::Vote& command) {
 
 Completion Executor::Do(const membership::Apply& command) {
   const membership::VoteResult& result = command.result;
+  absl::MutexLock lock(&state_mutex_);
+  state_.version = result.After().version();
   if (result.outcome == membership::Outcome::kCommit) {
     parts_.trainer->Apply(all_, Scalars(result.learning_rate, result.clip_factor, result.update),
                           {result.weight_squares, result.update_squares});
-    updates_ = result.update;
+    state_.updates = result.update;
   } else {
     STARLING_LOG(Warning) << "step=" << result.at.step.value() + 1
                           << " outcome=" << membership::ToString(result.outcome)
@@ -340,9 +369,31 @@ Completion Executor::Do(const membership::Apply& command) {
   return {};
 }
 
-Completion Executor::Do(const membership::ClearAccumulator&) {
+Completion Executor::Do(const membership::ClearAccumulator& command) {
   parts_.trainer->ClearAccumulator();
   losses_ = {};
+  absl::MutexLock lock(&held_mutex_);
+  std::erase_if(held_,
+                [&](const auto& held) { return !(held.second.position == command.position); });
+  return {};
+}
+
+Completion Executor::Do(const membership::MergeHeld& command) {
+  absl::MutexLock lock(&held_mutex_);
+  const std::span<float> accumulator = parts_.trainer->accumulator();
+  for (Incarnation owner : command.owners) {
+    const auto it = held_.find(owner);
+    if (it == held_.end()) {
+      return Failure(
+          absl::InternalError(absl::StrCat("no accumulator of ", ToHex(owner), " is held here")));
+    }
+    const Held& held = it->second;
+    for (size_t i = 0; i < held.sums.size(); ++i) accumulator[i] += held.sums[i];
+    losses_.mlm += held.losses.mlm;
+    losses_.sop += held.losses.sop;
+    losses_.tokens += held.losses.tokens;
+    held_.erase(it);
+  }
   return {};
 }
 

@@ -16,7 +16,7 @@ std::unique_ptr<Communicator> Alone(uint64_t generation) {
   return std::move(world.ranks[0]);
 }
 
-TEST_CASE("group: only the current generation is given out", "[comm]") {
+TEST_CASE("group: only a generation that is open is given out", "[comm]") {
   Group group;
   CHECK(absl::IsFailedPrecondition(group.Get(Generation(1)).status()));
   group.Install(Alone(4));
@@ -25,13 +25,25 @@ TEST_CASE("group: only the current generation is given out", "[comm]") {
   CHECK(absl::IsFailedPrecondition(group.Get(Generation(5)).status()));
 }
 
-TEST_CASE("group: installing a newer generation aborts the older one", "[comm]") {
+TEST_CASE("group: the next generation beside the current one, closing ends all older", "[comm]") {
   Group group;
   group.Install(Alone(4));
   const auto older = *group.Get(Generation(4));
-  group.Install(Alone(5));
+  group.Install(Alone(6));
+  CHECK(older->Barrier(kPatience).ok());
+  group.Close(Generation(5), "a newer view forms");
   CHECK(absl::IsAborted(older->Barrier(kPatience)));
-  CHECK((*group.Get(Generation(5)))->Barrier(kPatience).ok());
+  CHECK((*group.Get(Generation(6)))->Barrier(kPatience).ok());
+}
+
+TEST_CASE("group: a finished generation is gone, older ones stay open", "[comm]") {
+  Group group;
+  group.Install(Alone(4));
+  group.Install(Alone(6));
+  group.Finish(Generation(6));
+  group.Finish(Generation(7));  // never was there
+  CHECK(absl::IsFailedPrecondition(group.Get(Generation(6)).status()));
+  CHECK(group.Get(Generation(4)).ok());
 }
 
 TEST_CASE("group: a closed generation stays closed, also when it is installed later", "[comm]") {

@@ -2,8 +2,12 @@
 // Time moves only by Advance, which wakes the core as its driver would.
 #pragma once
 
+#include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -108,6 +112,36 @@ class Cluster {
       if (registrations.contains(m.incarnation.value())) Say(m.incarnation.value(), Ready{g, {}});
     }
   }
+  Version Newest() const { return core->GetStatus(now).position.version(); }
+  // It has done what the newest Prepare asks of it; a newcomer's copy is of version `copied`.
+  void SayPrepared(uint64_t id, std::optional<Version> copied = std::nullopt) {
+    const Prepare p = Sent<Prepare>(id).back();
+    prepared_.insert({id, p.view->generation, p.round});
+    Say(id, Prepared{p.view->generation, p.round, true, "", {}, copied});
+  }
+  // Everybody does what the proposal asks: newcomers' copies are of the newest version, leavers
+  // hand over. The survey is due after it.
+  void PrepareAll() {
+    for (bool asked = true; asked;) {
+      asked = false;
+      for (const auto& [id, registration] : std::map(registrations)) {
+        for (const Prepare& p : Sent<Prepare>(id)) {
+          if (!prepared_.insert({id, p.view->generation, p.round}).second) continue;
+          asked = true;
+          const Rank rank = *p.view->RankOf(Incarnation(id));
+          const bool receives = std::any_of(p.transfers.begin(), p.transfers.end(),
+                                            [&](const Transfer& t) { return t.to == rank; });
+          SayPrepared(id, receives ? std::optional(Newest()) : std::nullopt);
+        }
+        for (const HandOver& order : Sent<HandOver>(id)) {
+          if (order.channel->RankOf(Incarnation(id)) != Rank(1)) continue;
+          if (!prepared_.insert({id, order.channel->generation, 0}).second) continue;
+          asked = true;
+          Say(id, HandedOver{order.channel->generation, {}});
+        }
+      }
+    }
+  }
   MemberState Complete(int64_t step, plan::IntervalSet accumulated = {}, uint64_t timeline = 1) {
     MemberState s;
     s.complete = true;
@@ -197,6 +231,7 @@ class Cluster {
  private:
   const Options options_;
   uint64_t next_registration_ = 1;
+  std::set<std::tuple<uint64_t, Generation, int64_t>> prepared_;  // by whom, number, round
 };
 
 }  // namespace starling::membership::testing

@@ -26,6 +26,7 @@ Incarnation KeepDying(Cluster& c) {
     c.ReadyAll();
     c.Join(next);
     if (life == 5) return Incarnation(next);
+    c.PrepareAll();
     c.Answer(1, c.Complete(0));
     c.Answer(3, c.Complete(0));
     c.ReadyAll();
@@ -85,11 +86,13 @@ TEST_CASE("join: a newcomer copies the state and the others keep their claims", 
   c.Begin({1});
   c.Vote(1);
   c.Join(2);
+  CHECK(c.core->phase() == Phase::kRunning);
+  CHECK(c.Sent<Prepare>(2).back().transfers == std::vector<Transfer>{{Rank(0), Rank(1)}});
+  c.PrepareAll();
   REQUIRE(c.core->phase() == Phase::kSurveying);
   c.Answer(1, c.Complete(1, Set(0, 5)));
   CHECK(c.Members() == Ids{1, 2});
   const Form form = c.LastForm(2);
-  CHECK(form.transfers == std::vector<Transfer>{{Rank(0), Rank(1)}});
   CHECK(form.claims[0] == Set(0, 5));
   CHECK(form.position.step == Step(1));
 }
@@ -146,7 +149,9 @@ TEST_CASE("join: a name that keeps dying is held off", "[membership]") {
   KeepDying(c);
   CHECK(c.Told("held_off"));
   CHECK(c.Members() == Ids{1, 3});
+  CHECK(c.core->phase() == Phase::kRunning);
   c.Advance(absl::Seconds(2));
+  c.PrepareAll();
   CHECK(c.core->phase() == Phase::kSurveying);  // its time is over: it joins
 }
 
@@ -211,6 +216,7 @@ TEST_CASE("resize: outside min … max is refused, below drains the newest", "[m
   CHECK(c.Out<Reply>().back().ok);
   CHECK(c.Out<TargetChanged>().back().target_workers == 2);
   CHECK(c.journal.target_workers == 2);
+  c.PrepareAll();
   for (uint64_t id : {1, 2, 3}) c.Answer(id, c.Complete(0));
   CHECK(c.Members() == Ids{1, 2});
 }

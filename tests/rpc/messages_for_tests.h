@@ -53,7 +53,7 @@ inline membership::MemberState SomeState() {
   state.pending_result->outcome = membership::Outcome::kRepeat;
   state.has_reduced = true;
   state.accumulated = SomeSet(2);
-  state.held = {{Incarnation(99), SomeSet(20)}};
+  state.held = {{Incarnation(99), SomePosition(), SomeSet(20)}};
   return state;
 }
 inline membership::Member SomeMember(uint64_t incarnation) {
@@ -64,6 +64,11 @@ inline std::shared_ptr<const membership::View> SomeView() {
   view->generation = Generation(7);
   view->members = {SomeMember(0xfedcba9876543210u), SomeMember(2), SomeMember(3)};
   return view;
+}
+
+inline std::shared_ptr<const membership::View> SomeChannel() {
+  return std::make_shared<membership::View>(
+      membership::View{Generation(9), {SomeMember(2), SomeMember(3)}});
 }
 
 inline std::vector<membership::WorkerMessage> AllWorkerMessages() {
@@ -93,7 +98,8 @@ inline std::vector<membership::WorkerMessage> AllWorkerMessages() {
           Leaving{70, "broken"},
           PartWritten{SomeVersion(), Generation(7), Rank(1), 40, true, "{\"file\":\"x\"}"},
           Evaluated{SomeVersion(), Generation(7), Rank(1), {1.5, 10, 4, 0.5, 6, 5}},
-          HandedOver{Generation(7), SomePosition(), {Incarnation(99), SomeSet(3)}}};
+          Prepared{Generation(9), 2, true, "no route", {Incarnation(2)}, SomeVersion()},
+          HandedOver{Generation(9), {Incarnation(99), SomePosition(), SomeSet(3)}}};
 }
 
 inline std::vector<membership::CoordinatorMessage> AllCoordinatorMessages() {
@@ -108,7 +114,7 @@ inline std::vector<membership::CoordinatorMessage> AllCoordinatorMessages() {
   form.result = SomeVote();
   form.claims = {SomeSet(0), SomeSet(10), SomeSet(40)};
   form.assignment = {SomeSet(20), SomeSet(30), SomeSet(50)};
-  form.merge = {Incarnation(99)};
+  form.merge = {{Rank(1), Incarnation(99)}};
   form.transfers = {{Rank(1), Rank(2)}, {Rank(1), Rank(0)}};
   form.restore = RestoreSource{"step-40.t3", SomeVersion()};
   form.from_seed = true;
@@ -117,13 +123,13 @@ inline std::vector<membership::CoordinatorMessage> AllCoordinatorMessages() {
   return {Registered{Term(4), Registration(6), true},
           Refused{76, "old"},
           Revoke{Term(4), Generation(7), "lost"},
-          Prepare{Term(4), SomeView(), "secret"},
+          Prepare{Term(4), SomeView(), "secret", {{Rank(2), Rank(1)}, {Rank(1), Rank(2)}}, 2, true},
           form,
           Activate{Term(4), Generation(7)},
           Settled{SomeVersion()},
           RequestCheckpoint{},
           Release{75, "drained"},
-          HandOver{Generation(7), Incarnation(2)}};
+          HandOver{Term(4), Generation(7), SomeChannel(), "secret"}};
 }
 
 inline StatusReport SomeReport() {

@@ -32,6 +32,11 @@ struct Model {
   Multiset accumulator;
   std::optional<membership::Position> accumulator_at;
   std::optional<Reduced> reduced;
+  struct Held {
+    membership::Position at;
+    Multiset accumulator;
+  };
+  std::map<Incarnation, Held> held;  // handed over by leavers
 };
 
 // A vote in which every rank of the view has arrived: the step is decided, whoever learns of it.

@@ -82,6 +82,8 @@ class Swarm {
     if (random->Chance(0.2)) p.max_workers = std::max(p.min_workers, workers - 1);
     p.expected_workers = std::min(p.expected_workers, p.max_workers);
     world.micro_batch = random->Between(2'000, 40'000);
+    world.copy = random->Between(500, 20'000) * (random->Chance(0.3) ? 30 : 1);
+    p.join_stall_max = absl::Milliseconds(random->Between(10, 3000));
     world.skip = random->Chance(0.3) ? 0.1 : 0;
     world.repeat = random->Chance(0.3) ? 0.15 : 0;
     world.part_failure = random->Chance(0.2) ? 0.05 : 0;

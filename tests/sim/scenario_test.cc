@@ -1,16 +1,14 @@
 // Named scenarios on the simulated cluster: the usual life of a run, and one for each hole that an
 // earlier version of the protocol had (protocol.md §11). The checkers watch all of them.
+#include "sim/scenario.h"
+
 #include <catch2/catch_test_macros.hpp>
 #include <set>
 
 #include "absl/strings/match.h"
-#include "sim/world.h"
 
 namespace starling::sim {
 namespace {
-
-constexpr Micros kMs = 1000;
-constexpr Micros kSecond = 1000 * kMs;
 
 using membership::Apply;
 using membership::Close;
@@ -19,7 +17,6 @@ using membership::Form;
 using membership::FormRecord;
 using membership::Outcome;
 using membership::Persist;
-using membership::SendToCoordinator;
 using membership::SendToWorker;
 using membership::SurveyAnswer;
 using membership::UserRequest;
@@ -27,46 +24,6 @@ using membership::Vote;
 using membership::VoteResult;
 using membership::WorkerCore;
 using membership::WorkerOutput;
-
-WorldOptions Usual(int workers, int64_t steps = 1000) {
-  WorldOptions options = SmallWorld(5, workers, 12, steps);
-  options.protocol.checkpoint_every = 0;
-  options.protocol.digest_every = 1;
-  options.protocol.evaluation = false;
-  return options;
-}
-
-void Begin(World& world) {
-  world.StartCoordinator();
-  for (int slot = 0; slot < world.options().slots; ++slot) world.StartWorker(slot);
-  REQUIRE(world.RunUntil([&] { return world.Running(); }, 5 * kSecond));
-}
-
-bool ToStep(World& world, int64_t step, Micros limit = 60 * kSecond) {
-  return world.RunUntil([&] { return world.decided() >= step; }, limit);
-}
-
-bool ToRunning(World& world, size_t members, Micros limit = 30 * kSecond) {
-  return world.RunUntil(
-      [&] { return world.Running() && world.coordinator()->view()->members.size() == members; },
-      limit);
-}
-
-// The run goes to its last step, everybody leaves and the ledger is whole.
-void FinishAll(World& world) {
-  const bool ended = world.RunUntil([&] { return world.ended().has_value(); }, 600 * kSecond);
-  INFO(world.failure());
-  REQUIRE(ended);
-  CHECK(world.ended()->exit_code == 0);
-  world.CheckRest();
-  CHECK(world.failure().empty());
-}
-
-template <typename T>
-const T* Message(const WorkerOutput& output) {
-  const auto* send = std::get_if<SendToCoordinator>(&output);
-  return send == nullptr ? nullptr : std::get_if<T>(&send->message);
-}
 
 }  // namespace
 
@@ -222,15 +179,19 @@ TEST_CASE("hole: a checkpoint that cannot be read is passed over for the one bef
 }
 
 TEST_CASE("hole: a stale Form does not revive a joiner with an incomplete copy", "[sim]") {
-  World world(Usual(2, 60));
+  World world(Usual(3, 60));
   Begin(world);
   REQUIRE(ToStep(world, 5));
   SimWorker* joiner = world.StartWorker(7);
   std::optional<Form> form;
-  bool cut = false;
+  bool cut = false, lost = false;
   world.after_coordinator_output = [&](const membership::CoordinatorOutput& output) {
     const auto* send = std::get_if<SendToWorker>(&output);
     if (send == nullptr) return;
+    if (!lost && std::holds_alternative<membership::Prepare>(*send->message)) {
+      lost = true;  // so it joins unprepared
+      world.queue().After(1, [&world] { world.Kill(2, /*noticed=*/true); });
+    }
     const auto* f = std::get_if<Form>(send->message.get());
     if (f != nullptr && !form && f->view->RankOf(joiner->member.incarnation)) form = *f;
   };

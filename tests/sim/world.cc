@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/background.h"
 #include "sim/communicator.h"
 
 namespace starling::sim {
@@ -38,7 +39,8 @@ WorldOptions SmallWorld(uint64_t seed, int workers, int64_t micro_batches, int64
 World::World(WorldOptions options)
     : options_(std::move(options)),
       random_(options_.seed),
-      communicator_(std::make_unique<Communicator>(this)) {
+      communicator_(std::make_unique<Communicator>(this)),
+      background_(std::make_unique<Background>(this)) {
   facts_.micro_batches = options_.protocol.micro_batches;
   facts_.reachable_holder = [this] { return ReachableHolder(); };
   checkers_ = AllCheckers(&facts_);
@@ -107,6 +109,7 @@ void World::Die(SimWorker& worker) {
   worker.running.reset();
   worker.held.clear();
   communicator_->Leave(worker.member.incarnation, Generation(), /*died=*/true);
+  background_->Leave(worker.member.incarnation, Generation(), /*died=*/true);
   if (worker.stream != 0) CloseEnd(streams_.at(worker.stream), /*coordinator_end=*/false);
 }
 

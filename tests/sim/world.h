@@ -41,6 +41,7 @@ struct WorldOptions {
   double part_failure = 0;  // of writing a checkpoint part
   double manifest_failure = 0;
   double late_completion = 0.3;  // a collective that is over completes in spite of Close
+  Micros copy = 3'000;           // of a state, in the background; as much again at random
   double stale_message = 0;      // messages of a broken stream that arrive all the same
 };
 
@@ -65,6 +66,7 @@ struct SimWorker {
   std::set<std::string> unreachable;       // names it has no data path to
   std::deque<std::function<void()>> held;  // while paused
   Generation closed;
+  Micros hold_votes_until = 0;  // as a donor in the last round of a copy
 };
 
 // One control stream between a worker and a life of the coordinator.
@@ -153,6 +155,7 @@ class World {
 
  private:
   friend class Communicator;
+  friend class Background;
   using Process = std::function<void(SimWorker&)>;
   void Schedule(Incarnation worker, Micros delay, Process action);
   void ToWorkerCore(SimWorker& worker, const membership::WorkerInput& input);
@@ -160,6 +163,7 @@ class World {
   void Execute(SimWorker& worker, const membership::Command& command);
   void Complete(SimWorker& worker, uint64_t command, Micros delay, membership::Completion done);
   void Finish(SimWorker& worker, const membership::Command& command, membership::Completion done);
+  void DoMerge(SimWorker& worker, const membership::MergeHeld& command);
   void DoCompute(SimWorker& worker, const membership::Compute& command);
   void DoApply(SimWorker& worker, const membership::Apply& command);
   void DoLoad(SimWorker& worker, const membership::LoadCheckpoint& command,
@@ -197,6 +201,7 @@ class World {
   RunFacts facts_;
   std::vector<std::unique_ptr<Checker>> checkers_;
   std::unique_ptr<class Communicator> communicator_;
+  std::unique_ptr<class Background> background_;
   std::map<Incarnation, std::unique_ptr<SimWorker>> workers_;
   std::map<uint64_t, SimStream> streams_;
   std::set<int> cut_;  // slots whose link to the coordinator is cut

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/background.h"
 #include "sim/communicator.h"
 #include "sim/world.h"
 
@@ -42,8 +43,12 @@ void World::Do(SimWorker& worker, const membership::WorkerOutput& output) {
     worker.running = run->command;
     worker.command = ++next_token_;
     Execute(worker, run->command);
+  } else if (const auto* beside = std::get_if<membership::RunBeside>(&output)) {
+    Hash(1000 + beside->command.index());
+    background_->Add(worker, beside->command);
   } else if (const auto* close = std::get_if<membership::Close>(&output)) {
     worker.closed = std::max(worker.closed, close->generation);
+    worker.hold_votes_until = 0;
     const bool network =
         worker.running && (std::holds_alternative<membership::Connect>(*worker.running) ||
                            std::holds_alternative<membership::CopyState>(*worker.running) ||
@@ -55,6 +60,7 @@ void World::Do(SimWorker& worker, const membership::WorkerOutput& output) {
                {.ok = false, .aborted = true, .reason = close->reason});
     }
     communicator_->Leave(worker.member.incarnation, close->generation, /*died=*/false);
+    background_->Leave(worker.member.incarnation, close->generation, /*died=*/false);
   } else if (const auto* send = std::get_if<membership::SendToCoordinator>(&output)) {
     SendUp(worker, send->message);
   } else if (const auto* exit = std::get_if<membership::ExitProcess>(&output)) {
@@ -91,9 +97,13 @@ void World::Finish(SimWorker& worker, const membership::Command& command,
       DoLoad(worker, *load, &done);
     } else if (std::holds_alternative<membership::InitializeFromSeed>(command)) {
       worker.model = Model{.whole = true, .chain = kSeedChain};
-    } else if (std::holds_alternative<membership::ClearAccumulator>(command)) {
+    } else if (const auto* clear = std::get_if<membership::ClearAccumulator>(&command)) {
       worker.model.accumulator.clear();
       worker.model.accumulator_at.reset();
+      std::erase_if(worker.model.held,
+                    [&](const auto& entry) { return !(entry.second.at == clear->position); });
+    } else if (const auto* merge = std::get_if<membership::MergeHeld>(&command)) {
+      DoMerge(worker, *merge);
     } else if (std::holds_alternative<membership::CopyState>(command)) {
       worker.model.whole = true;
     } else if (const auto* snapshot = std::get_if<membership::Snapshot>(&command)) {
@@ -121,6 +131,16 @@ void World::Execute(SimWorker& worker, const membership::Command& command) {
              std::holds_alternative<membership::CopyState>(command) ||
              std::holds_alternative<membership::Reduce>(command) ||
              std::holds_alternative<membership::Vote>(command)) {
+    if (std::holds_alternative<membership::Vote>(command) &&
+        worker.hold_votes_until > queue_.now()) {
+      const Generation g = std::get<membership::Vote>(command).generation;
+      Schedule(worker.member.incarnation, worker.hold_votes_until - queue_.now(),
+               [this, g, token = worker.command](SimWorker& w) {
+                 if (!w.running || w.command != token || w.closed >= g) return;
+                 communicator_->Arrive(w, *w.running);
+               });
+      return;
+    }
     communicator_->Arrive(worker, command);
     return;
   }
@@ -128,6 +148,22 @@ void World::Execute(SimWorker& worker, const membership::Command& command) {
     if (const auto wanted = completion_delay(worker, command)) delay = *wanted;
   }
   Complete(worker, worker.command, delay, {});
+}
+
+void World::DoMerge(SimWorker& worker, const membership::MergeHeld& command) {
+  Model& model = worker.model;
+  for (Incarnation owner : command.owners) {
+    const auto held = model.held.find(owner);
+    if (held == model.held.end() || !(held->second.at == worker.core->position())) {
+      Fail(absl::StrCat(
+          "I7: ", worker.member.name, " merges an accumulator of ", ToHex(owner),
+          held == model.held.end() ? " that it lacks" : " of " + ToString(held->second.at)));
+      return;
+    }
+    model.accumulator_at = held->second.at;
+    for (const auto& [index, times] : held->second.accumulator) model.accumulator[index] += times;
+    model.held.erase(held);
+  }
 }
 
 void World::DoCompute(SimWorker& worker, const membership::Compute& command) {

@@ -38,6 +38,8 @@ struct FakePayload {
   bool request_checkpoint = false;
   Weights weights;
   int64_t updates = 0;
+  Version version;                // of the weights
+  membership::Position position;  // of an accumulator that is handed over
 };
 
 // Mailboxes of all generations, and a budget of micro-batches that lets a test stop the workers in
@@ -138,7 +140,8 @@ class FakeNetwork {
   std::vector<std::string> complaints_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The executor of one worker: does a command and says how it ended. One thread, except Close.
+// The executor of one worker: does a command and says how it ended. One thread, a second one for
+// DoBeside, and any for Close.
 class FakeExecutor {
  public:
   FakeExecutor(FakeNetwork* network, membership::Options options, Incarnation self,
@@ -154,6 +157,12 @@ class FakeExecutor {
   membership::Completion Do(const membership::Command& command) {
     return std::visit([this](const auto& c) { return On(c); }, command);
   }
+  membership::BesideCompletion DoBeside(const membership::BesideCommand& command) {
+    membership::BesideCompletion completion =
+        std::visit([this](const auto& c) { return Beside(c); }, command);
+    completion.command = command;
+    return completion;
+  }
   // Set by Snapshot: a part that is durable now.
   std::optional<membership::PartWritten> TakePart() { return std::exchange(part_, std::nullopt); }
 
@@ -165,8 +174,59 @@ class FakeExecutor {
  private:
   using Completion = membership::Completion;
 
-  Completion On(const membership::InitializeFromSeed&) {
-    SetWeights(Weights(kFakeWeights, 0.0f));
+  membership::BesideCompletion Beside(const membership::PrepareView& c) {
+    membership::BesideCompletion completion;
+    const std::string tag = absl::StrCat("prepare", c.round);
+    {
+      absl::MutexLock lock(&mutex_);
+      network_->Post(c.view->generation, tag, c.rank,
+                     {.weights = weights_, .updates = updates_, .version = version_});
+    }
+    const bool all = c.round == 0;  // later rounds are the copiers' own
+    for (size_t r = 0; r < c.view->members.size(); ++r) {
+      const Rank from(static_cast<int32_t>(r));
+      const bool donor = std::any_of(
+          c.transfers.begin(), c.transfers.end(),
+          [&](const membership::Transfer& t) { return t.to == c.rank && t.from == from; });
+      if (!all && !donor) continue;
+      FakePayload got;
+      const auto end = network_->Await(self_, *c.view, tag, from, &got, &completion.suspects);
+      if (end != FakeNetwork::End::kOk) {
+        completion.ok = false;
+        completion.aborted = end == FakeNetwork::End::kAborted;
+        return completion;
+      }
+      if (!donor) continue;
+      completion.copied = completion.copied && *completion.copied != got.version
+                              ? Version{Timeline(~uint64_t{0}), Step(0)}
+                              : got.version;
+      completion.updates = got.updates;
+      SetWeights(got.weights, got.version, got.updates);
+    }
+    return completion;
+  }
+  membership::BesideCompletion Beside(const membership::SendAccumulator& c) {
+    network_->Post(c.channel->generation, "hand", Rank(0),
+                   {.micro_batches = accumulator_, .position = c.held.position});
+    return {};
+  }
+  membership::BesideCompletion Beside(const membership::ReceiveAccumulator& c) {
+    membership::BesideCompletion completion;
+    FakePayload got;
+    const auto end =
+        network_->Await(self_, *c.channel, "hand", Rank(0), &got, &completion.suspects);
+    completion.ok = end == FakeNetwork::End::kOk;
+    completion.aborted = end == FakeNetwork::End::kAborted;
+    if (!completion.ok) return completion;
+    const Incarnation owner = c.channel->members[0].incarnation;
+    completion.held = {owner, got.position, got.micro_batches};
+    absl::MutexLock lock(&mutex_);
+    held_[owner] = got.micro_batches;
+    return completion;
+  }
+
+  Completion On(const membership::InitializeFromSeed& c) {
+    SetWeights(Weights(kFakeWeights, 0.0f), c.version, 0);
     return {};
   }
   Completion On(const membership::LoadCheckpoint& c) {
@@ -176,7 +236,7 @@ class FakeExecutor {
     const absl::Status read =
         opened->ReadInto("w", checkpoint::TensorKind::kParameter, 0, kFakeWeights, loaded.data());
     if (!read.ok()) return Failure(std::string(read.message()));
-    SetWeights(std::move(loaded));
+    SetWeights(std::move(loaded), c.version, opened->manifest().optimizer_steps);
     return {.updates = opened->manifest().optimizer_steps};
   }
   Completion On(const membership::Connect& c) {
@@ -185,7 +245,7 @@ class FakeExecutor {
     return Exchange("connect", {}, nullptr);
   }
   Completion On(const membership::CopyState& c) {
-    FakePayload mine{.weights = weights(), .updates = updates_};
+    FakePayload mine{.weights = weights(), .updates = updates()};
     Completion completion;
     for (const membership::Transfer& transfer : c.transfers) {
       if (transfer.from == rank_) network_->Post(c.generation, "copy", rank_, mine);
@@ -194,8 +254,8 @@ class FakeExecutor {
       const auto end =
           network_->Await(self_, *view_, "copy", transfer.from, &got, &completion.suspects);
       if (end != FakeNetwork::End::kOk) return Broken("copy", end, std::move(completion));
-      SetWeights(got.weights);
-      updates_ = completion.updates = got.updates;
+      SetWeights(got.weights, c.version, got.updates);
+      completion.updates = got.updates;
     }
     return completion;
   }
@@ -250,16 +310,25 @@ class FakeExecutor {
     return completion;
   }
   Completion On(const membership::Apply& c) {
+    Weights next = weights();
     if (c.result.outcome == membership::Outcome::kCommit) {
-      Weights next = weights();
       next[static_cast<size_t>(c.result.After().step.value() % kFakeWeights)] += 1.0f;
-      SetWeights(std::move(next));
-      updates_ = c.result.update;
     }
+    SetWeights(std::move(next), c.result.After().version(), c.result.update);
     return {};
   }
   Completion On(const membership::ClearAccumulator&) {
     accumulator_ = {};
+    return {};
+  }
+  Completion On(const membership::MergeHeld& c) {
+    absl::MutexLock lock(&mutex_);
+    for (Incarnation owner : c.owners) {
+      if (accumulator_.Intersects(held_[owner])) {
+        network_->Complain("a held accumulator has what is there already");
+      }
+      accumulator_.Add(held_[owner]);
+    }
     return {};
   }
   Completion On(const membership::Evaluate&) {
@@ -316,9 +385,15 @@ class FakeExecutor {
   static Completion Failure(std::string reason) {
     return {.ok = false, .reason = std::move(reason)};
   }
-  void SetWeights(Weights weights) {
+  void SetWeights(Weights weights, Version version, int64_t updates) {
     absl::MutexLock lock(&mutex_);
     weights_ = std::move(weights);
+    version_ = version;
+    updates_ = updates;
+  }
+  int64_t updates() const {
+    absl::MutexLock lock(&mutex_);
+    return updates_;
   }
 
   FakeNetwork* const network_;
@@ -328,9 +403,11 @@ class FakeExecutor {
   std::shared_ptr<const membership::View> view_;
   Rank rank_;
   plan::IntervalSet accumulator_;
-  int64_t updates_ = 0;
   std::optional<membership::PartWritten> part_;
   mutable absl::Mutex mutex_;
+  int64_t updates_ ABSL_GUARDED_BY(mutex_) = 0;
+  Version version_ ABSL_GUARDED_BY(mutex_);
+  std::map<Incarnation, plan::IntervalSet> held_ ABSL_GUARDED_BY(mutex_);
   Weights weights_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -343,7 +420,7 @@ struct FakeWorkerOptions {
   uint64_t data_hash = 7;
 };
 
-// A worker as three threads: core, executor, rpc client. Thread-safe.
+// A worker as threads: core, executor, what goes on beside it, rpc client. Thread-safe.
 class FakeWorker {
  public:
   FakeWorker(FakeNetwork* network, FakeWorkerOptions options)
@@ -364,6 +441,9 @@ class FakeWorker {
       inputs_.Push(membership::FromCoordinator{std::move(message)});
     };
     executor_thread_ = std::thread([this] { Execute(); });
+    beside_thread_ = std::thread([this] {
+      while (auto command = beside_.Pop()) inputs_.Push(executor_.DoBeside(*command));
+    });
     client_ = rpc::ControlClient::Start(std::move(control));
     core_thread_ = std::thread([this] { Run(); });
   }
@@ -375,9 +455,11 @@ class FakeWorker {
     inputs_.Close();
     network_->Die(self_);
     commands_.Close();
+    beside_.Close();
     client_->Stop(absl::ZeroDuration());
     if (core_thread_.joinable()) core_thread_.join();
     if (executor_thread_.joinable()) executor_thread_.join();
+    if (beside_thread_.joinable()) beside_thread_.join();
   }
 
   // Blocks until the coordinator has told it to leave; its exit code, or nothing at the deadline.
@@ -418,6 +500,8 @@ class FakeWorker {
   bool Perform(membership::WorkerOutput& output) {
     if (auto* run = std::get_if<membership::Run>(&output)) {
       commands_.Push(std::move(run->command));
+    } else if (auto* beside = std::get_if<membership::RunBeside>(&output)) {
+      beside_.Push(std::move(beside->command));
     } else if (const auto* close = std::get_if<membership::Close>(&output)) {
       executor_.Close(close->generation);
     } else if (auto* send = std::get_if<membership::SendToCoordinator>(&output)) {
@@ -444,12 +528,13 @@ class FakeWorker {
   FakeExecutor executor_;
   BoundedQueue<membership::WorkerInput> inputs_{4096};
   BoundedQueue<membership::Command> commands_{16};
+  BoundedQueue<membership::BesideCommand> beside_{64};
   std::atomic<int64_t> progress_ = 0;
   std::atomic<bool> waiting_ = true;
   std::unique_ptr<rpc::ControlClient> client_;
   absl::Mutex mutex_;
   std::optional<int> exit_ ABSL_GUARDED_BY(mutex_);
-  std::thread core_thread_, executor_thread_;
+  std::thread core_thread_, executor_thread_, beside_thread_;
 };
 
 }  // namespace starling::testing

@@ -88,6 +88,8 @@ struct Elastic {
   absl::Duration detection = absl::Seconds(3);     // silence after which a worker counts as lost
   absl::Duration patience = absl::Seconds(30);     // wait for a silent sole owner before restoring
   absl::Duration stuck_after = absl::Seconds(30);  // no progress although others wait: dropped
+  // A newcomer whose copy of the state takes longer than a step: the others wait for it so long.
+  absl::Duration join_stall_max = absl::Seconds(30);
   absl::Duration gather_after = absl::Seconds(5);  // wait for more once min_workers are there
 
   absl::Duration heartbeat_interval() const { return detection / 3; }

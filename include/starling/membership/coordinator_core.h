@@ -193,8 +193,9 @@ class CoordinatorCore {
     bool had_view = false;   // it was a member before this connection
     bool drains = false;     // it asked to leave before its view was adopted
     int64_t progress = -1;
-    double speed = 0;                              // micro-batches per second
-    absl::Time held_until = absl::InfinitePast();  // flapping: not a member before
+    double speed = 0;                                 // micro-batches per second
+    absl::Time held_until = absl::InfinitePast();     // flapping: not a member before
+    absl::Time put_off_until = absl::InfinitePast();  // its join could not be prepared
     Version settled_sent;
   };
   // A member of view_, from the Form that brought it to the Form that omits it.
@@ -207,8 +208,9 @@ class CoordinatorCore {
     bool active = false;  // forming: Ready came; reconnecting: reported active; running: true
     // No stream since; effective time; cleared by reconnecting.
     absl::Time missing_since = absl::InfiniteFuture();
-    std::optional<MemberState> answer;  // to the survey; cleared by the next one
-    Step reported;                      // newest decided step it reported
+    std::optional<MemberState> answer;             // to the survey; cleared by the next one
+    Step reported;                                 // newest decided step it reported
+    absl::Time leave_by = absl::InfiniteFuture();  // draining: effective time of its deadline
     std::string lost_reason;
   };
   // A version whose parts are coming in.
@@ -218,6 +220,22 @@ class CoordinatorCore {
     int64_t updates = 0;
     std::map<Rank, std::string> parts;
     bool writing = false;  // the driver has it
+  };
+
+  // A planned change that is prepared while the view trains on.
+  struct Proposal {
+    std::shared_ptr<const View> view;  // its number is spent, whatever becomes of it
+    std::string secret;
+    size_t staying = 0;  // of its members so many are members now; newcomers follow
+    std::vector<Transfer> transfers;
+    std::string reason;
+    int64_t round = 0;
+    std::set<Incarnation> awaited;  // answers to this round that are to come
+    bool handing_over = false;      // the leavers were told to
+    std::set<Generation> channels;  // of hand-overs under way
+    absl::Time since;               // of this round; effective time
+    bool ready = false;             // all is done: the survey that switches to it has begun
+    bool stale = false;             // somebody in it left, or somebody else has to
   };
 
   void Begin();
@@ -240,6 +258,7 @@ class CoordinatorCore {
   void On(Session& session, const Leaving& m);
   void On(Session& session, const PartWritten& m);
   void On(Session& session, const Evaluated& m);
+  void On(Session& session, const Prepared& m);
   void On(Session& session, const HandedOver& m);
   void On(Session& session, const Register& m);
 
@@ -250,6 +269,7 @@ class CoordinatorCore {
   void EndOlderNamesake(const Member& member);
   void CountDeath(const std::string& name);
   void HoldOffFlapping(Session& session);
+  void PutOff(Session& session, const std::string& reason);
 
   // Decisions that depend on time and on what has come in, taken after every input.
   void Progress();
@@ -259,6 +279,18 @@ class CoordinatorCore {
   void CheckRunning();
   void CheckSurvey();
   void CheckForming();
+  void CheckPlannedChange(bool leavers);
+  void CheckProposal();
+  void Propose(std::vector<Member> members, size_t staying, std::string reason);
+  void SendPrepare();
+  void OrderHandOvers();
+  static bool Holds(const Proposal& proposal);
+  absl::Time LastMove(const Proposal& proposal) const;
+  static std::vector<Incarnation> NewcomersOf(const Proposal& proposal);
+  bool Fits(const Proposal& proposal, const std::vector<Member>& staying) const;
+  void FailProposal(const std::set<Incarnation>& culprits, const std::string& reason);
+  bool CopiesAreCurrent() const;
+  absl::Time LeaveBy() const;                 // the earliest leaver's deadline; effective time
   bool Lost(const MemberTrack& track) const;  // dead, or its grace is over
   absl::Time AwaitedUntil(const MemberTrack& track) const;
 
@@ -280,10 +312,12 @@ class CoordinatorCore {
   void FillBeginning(const Decision& decision, const View& view, Form* form, FormRecord* record);
   void FillRestore(const View& view, Form* form, FormRecord* record);
   void FillWork(const Decision& decision, const View& view, Form* form) const;
+  void FillHeld(const Decision& decision, const View& view, Form* form) const;
   void EnterView(const Form& form, FormRecord record);
   void FailAttemptsOfLost(const View& old_view);
   std::optional<RestoreSource> NewestCheckpoint() const;
   Ancestry CurrentAncestry() const;
+  void SortSessions();  // after a change of view_
   Generation TakeGeneration();
   void ActivateView();
 
@@ -307,7 +341,8 @@ class CoordinatorCore {
   std::string NameOf(Incarnation incarnation) const;
   void Send(Incarnation to, CoordinatorMessage message);
   void SendTo(Registration registration, CoordinatorMessage message);
-  void Broadcast(CoordinatorMessage message);  // to all members of view_ with a stream
+  void Tell(const std::vector<Member>& members, CoordinatorMessage message);  // who has a stream
+  void Broadcast(CoordinatorMessage message) { Tell(view_->members, std::move(message)); }
   void Answer(uint64_t id, bool ok, std::string text) { Emit(Reply{id, ok, std::move(text)}); }
   void Emit(CoordinatorOutput output) { out_->push_back(std::move(output)); }
   void Note(std::string event, std::string worker, std::string reason,
@@ -348,12 +383,15 @@ class CoordinatorCore {
   std::set<Incarnation> awaited_;              // surveying: answer to come; forming: Ready to come
   std::map<Registration, Session> sessions_;
   std::map<Incarnation, Registration> by_incarnation_;
+  std::set<Registration> outsiders_;  // sessions of those who are not members of view_
   std::set<std::pair<absl::Time, Registration>> deadlines_;  // effective time; checked lazily
   std::set<Incarnation> fenced_;                             // omitted by a Form: never return (I6)
   std::string numerics_version_;                             // of the first worker
   std::vector<VoteResult> witnessed_;  // newest results of timeline_, at most two
   // Pairs that could not connect since the last Activate.
   std::set<std::pair<Incarnation, Incarnation>> unreachable_;
+  std::optional<Proposal> proposal_;
+  std::map<Incarnation, Version> copied_;   // newcomers' complete states; cleared by Form
   std::map<Incarnation, int64_t> planned_;  // micro-batches of the step under way, by member
   int64_t micro_batches_lost_ = 0;          // by the change under way, at most
   int connect_attempts_ = 0;                // failed since the last Activate
@@ -382,6 +420,7 @@ class CoordinatorCore {
   struct Flap {
     int deaths = 0;
     absl::Time last = absl::InfinitePast();
+    int put_off = 0;  // joins in a row that could not be prepared
   };
   std::map<std::string, Flap> flaps_;  // by worker name
   CoordinatorOutputs* out_ = nullptr;

@@ -110,16 +110,25 @@ struct Evaluated {
   EvaluationPart part;
 };
 
+// Answer to Prepare, or the failure of a hand-over (then `generation` is its channel's).
+struct Prepared {
+  Generation generation;
+  int64_t round = 0;
+  bool ok = false;
+  std::string reason;
+  std::vector<Incarnation> unreachable;
+  std::optional<Version> copied;  // a receiver's: it holds all of this version; none: of several
+};
+
 // An accumulator of a leaver has arrived whole at this member (protocol.md §5, leaving politely).
 struct HandedOver {
-  Generation generation;
-  Position position;
+  Generation channel;
   MemberState::Held held;
 };
 
 using WorkerMessage = std::variant<Register, Heartbeat, SurveyAnswer, Report, CommFailed, Ready,
                                    ConnectFailed, FormProgress, RestoreFailed, DrainNotice, Leaving,
-                                   PartWritten, Evaluated, HandedOver>;
+                                   PartWritten, Evaluated, Prepared, HandedOver>;
 
 // ---- coordinator → worker ----------------------------------------------------------------------
 
@@ -142,11 +151,16 @@ struct Revoke {
   std::string reason;
 };
 
-// Proposal of a planned change, connected in the background while the old generation trains.
+// Proposal of a planned change, connected in the background while the old generation trains, and
+// the newcomers' states copied there. In a later round only the copies are made again, because the
+// version had changed meanwhile.
 struct Prepare {
   Term term;
   std::shared_ptr<const View> view;
   std::string secret;
+  std::vector<Transfer> transfers;
+  int64_t round = 0;
+  bool hold = false;  // donors hold their votes until the view changes, for join_stall_max at most
 };
 
 // The next generation. `position` is where all members stand once they have followed it.
@@ -160,7 +174,7 @@ struct Form {
   std::optional<VoteResult> result;       // for members one decision behind: roll forward by it
   std::vector<plan::IntervalSet> claims;  // by new rank: accumulated for the next step, and kept
   std::vector<plan::IntervalSet> assignment;  // by new rank: to compute
-  std::vector<Incarnation> merge;             // accumulators held for leavers that now count
+  std::vector<Merge> merge;                   // accumulators held for leavers that now count
   std::vector<Transfer> transfers;            // complete copies of the state
   std::optional<RestoreSource> restore;       // rank 0 loads it and is the source of the transfers
   bool from_seed = false;                     // version 0: everybody makes it
@@ -187,10 +201,14 @@ struct Release {
   std::string reason;
 };
 
-// Hand the accumulator to `receiver` (protocol.md §5, leaving politely).
+// The first member of `channel`, which leaves, stops computing and hands its accumulator to the
+// second (protocol.md §5, leaving politely). The channel has a number and a secret of its own and
+// never becomes a view.
 struct HandOver {
-  Generation generation;
-  Incarnation receiver;
+  Term term;
+  Generation generation;  // the view that both are members of
+  std::shared_ptr<const View> channel;
+  std::string secret;
 };
 
 using CoordinatorMessage = std::variant<Registered, Refused, Revoke, Prepare, Form, Activate,

@@ -95,9 +95,11 @@ struct MemberState {
   std::optional<VoteResult> pending_result;  // a vote seen and not yet applied
   bool has_reduced = false;                  // reduced sums and norms for `position` are there
   plan::IntervalSet accumulated;             // of step position.step + 1, attempt position.attempt
-  // Accumulators taken over from leavers: owner and list, tagged with `position`.
+  // Accumulators taken over from leavers: whose, and of which step and attempt. One of another
+  // position than the decided one does not count.
   struct Held {
     Incarnation owner;
+    Position position;
     plan::IntervalSet micro_batches;
     bool operator==(const Held&) const = default;
   };
@@ -105,11 +107,20 @@ struct MemberState {
   bool operator==(const MemberState&) const = default;
 };
 
-// A complete copy of the state that a member receives from another, both ranks of the new view.
+// A copy of the state that a member receives from another, both ranks of the new view. Several
+// donors of one receiver send it chunks in turn.
 struct Transfer {
   Rank from;
   Rank to;
   bool operator==(const Transfer&) const = default;
+};
+
+// An accumulator of somebody who is gone that now counts: `holder`, a rank of the new view, adds it
+// to its own.
+struct Merge {
+  Rank holder;
+  Incarnation owner;
+  bool operator==(const Merge&) const = default;
 };
 
 // Where the state of a new timeline comes from.
@@ -150,11 +161,12 @@ struct Options {
   int64_t digest_every = 0;    // steps; 0 = never
   int min_workers = 1;
   int max_workers = 64;
-  int expected_workers = 1;                        // the first view waits for so many
-  absl::Duration detection = absl::Seconds(3);     // silence that means dead
-  absl::Duration patience = absl::Seconds(30);     // wait for a silent only holder
-  absl::Duration stuck_after = absl::Seconds(30);  // floor; no progress while others wait
-  absl::Duration gather_after = absl::Seconds(5);  // first view without the missing ones
+  int expected_workers = 1;                           // the first view waits for so many
+  absl::Duration detection = absl::Seconds(3);        // silence that means dead
+  absl::Duration patience = absl::Seconds(30);        // wait for a silent only holder
+  absl::Duration stuck_after = absl::Seconds(30);     // floor; no progress while others wait
+  absl::Duration gather_after = absl::Seconds(5);     // first view without the missing ones
+  absl::Duration join_stall_max = absl::Seconds(30);  // a vote waits so long for a copy
   bool accept_config_change = false;
 
   absl::Duration heartbeat_interval() const { return detection / 3; }

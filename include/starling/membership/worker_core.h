@@ -21,9 +21,12 @@ namespace starling::membership {
 
 // ---- commands to the executor, one at a time ---------------------------------------------------
 
-struct InitializeFromSeed {};  // version 0
-struct LoadCheckpoint {        // p, m, v and the optimizer's count
+struct InitializeFromSeed {  // the state of version 0, which becomes `version`
+  Version version;
+};
+struct LoadCheckpoint {  // p, m, v and the optimizer's count
   RestoreSource source;
+  Version version;  // that the loaded state becomes
 };
 struct Connect {  // a communicator for this view
   std::shared_ptr<const View> view;
@@ -33,6 +36,7 @@ struct Connect {  // a communicator for this view
 struct CopyState {  // send and receive complete states, in this order
   Generation generation;
   std::vector<Transfer> transfers;
+  Version version;  // that the copied state is
 };
 struct Compute {  // one micro-batch; its gradient enters the accumulator
   Position position;
@@ -55,7 +59,12 @@ struct Vote {
 struct Apply {  // follow a decided vote: write m, v, p (commit) or nothing
   VoteResult result;
 };
-struct ClearAccumulator {};
+struct ClearAccumulator {  // accumulators held for others stay only if they are of `position`
+  Position position;
+};
+struct MergeHeld {  // accumulators held for these enter the own one
+  std::vector<Incarnation> owners;
+};
 struct Evaluate {  // this rank's share of the validation data
   Version version;
   Generation generation;
@@ -71,12 +80,43 @@ struct Snapshot {  // copy what this rank writes; the writing goes on in the bac
 };
 
 using Command = std::variant<InitializeFromSeed, LoadCheckpoint, Connect, CopyState, Compute,
-                             Reduce, Vote, Apply, ClearAccumulator, Evaluate, Snapshot>;
+                             Reduce, Vote, Apply, ClearAccumulator, MergeHeld, Evaluate, Snapshot>;
+
+// ---- beside them, in the background ------------------------------------------------------------
+//
+// A second thread takes these one at a time, in order, and answers each with one BesideCompletion.
+// Close ends those of the closed generations, too. While an accumulator is sent or a state is
+// received here, no command begins; a Reduce or Vote may be running: they only read.
+
+// Connect the proposed view, unless that is done, and send or receive complete states. A chunk is
+// read whole at one version; what is sent says which.
+struct PrepareView {
+  std::shared_ptr<const View> view;
+  std::string secret;
+  Rank rank;
+  std::vector<Transfer> transfers;
+  int64_t round = 0;
+  bool hold = false;  // donors: no vote begins until their generation closes, or join_stall_max
+};
+// The leaver's and the receiver's end of a hand-over. Nothing enters the sender's accumulator.
+struct SendAccumulator {
+  std::shared_ptr<const View> channel;
+  std::string secret;
+  MemberState::Held held;
+};
+struct ReceiveAccumulator {
+  std::shared_ptr<const View> channel;
+  std::string secret;
+};
+using BesideCommand = std::variant<PrepareView, SendAccumulator, ReceiveAccumulator>;
 
 // ---- outputs -----------------------------------------------------------------------------------
 
 struct Run {
   Command command;
+};
+struct RunBeside {
+  BesideCommand command;
 };
 // Close this generation and every older one, now: abort its communicator and connects (I4).
 struct Close {
@@ -93,7 +133,7 @@ struct ExitProcess {
 struct Note {  // a line for the log
   std::string text;
 };
-using WorkerOutput = std::variant<Run, Close, SendToCoordinator, ExitProcess, Note>;
+using WorkerOutput = std::variant<Run, RunBeside, Close, SendToCoordinator, ExitProcess, Note>;
 using WorkerOutputs = std::vector<WorkerOutput>;
 
 // ---- inputs ------------------------------------------------------------------------------------
@@ -107,6 +147,16 @@ struct Completion {
   std::optional<VoteResult> vote;     // of Vote
   int64_t updates = 0;        // of LoadCheckpoint and CopyState (receiver): optimizer's count
   EvaluationPart evaluation;  // of Evaluate
+};
+struct BesideCompletion {
+  BesideCommand command;
+  bool ok = true;
+  bool aborted = false;
+  std::string reason;
+  std::vector<Incarnation> suspects;
+  std::optional<Version> copied;          // of a receiving PrepareView: all of one version
+  int64_t updates = 0;                    // then: the optimizer's count
+  std::optional<MemberState::Held> held;  // of ReceiveAccumulator
 };
 // A part of a snapshot became durable, or failed; at any time after Snapshot.
 struct PartDone {
@@ -123,8 +173,8 @@ struct LeaveNotice {
   int64_t deadline_ms = 0;
   std::string reason;
 };
-using WorkerInput =
-    std::variant<Completion, PartDone, FromCoordinator, StreamOpened, StreamLost, LeaveNotice>;
+using WorkerInput = std::variant<Completion, BesideCompletion, PartDone, FromCoordinator,
+                                 StreamOpened, StreamLost, LeaveNotice>;
 
 // What the worker says of itself when it registers; fixed for its life.
 struct WorkerIdentity {
@@ -167,6 +217,7 @@ class WorkerCore {
 
  private:
   void Handle(const Completion& completion);
+  void Handle(const BesideCompletion& completion);
   void Handle(const PartDone& done);
   void Handle(const FromCoordinator& input);
   void Handle(const StreamOpened&);
@@ -194,6 +245,8 @@ class WorkerCore {
   void Advance();
   void AdvanceForming();
   void AdvanceActive();
+  bool MergeDue();  // starts it; else the accumulator is what the Form claims, or cleared
+  void HandOverAccumulator();
   void AnswerSurvey();
   void BeginStep();  // plan of the next step in the same view
   void CloseUpTo(Generation generation, const std::string& reason);
@@ -239,6 +292,16 @@ class WorkerCore {
   std::optional<Version> known_evaluation_;
   std::deque<LedgerLine> unsettled_;  // until Settled; at most kMaxUnsettled (I12)
   std::optional<LeaveNotice> leaving_;
+  std::optional<HandOver> hand_over_;  // ordered: no more work for this view; cleared by Form
+  bool handed_ = false;                // its sending was begun
+  // Commands beside that read the accumulator or write the state: until they have ended nothing
+  // else may write these.
+  int exclusive_beside_ = 0;
+  struct Copy {
+    Version version;
+    int64_t updates = 0;
+  };
+  std::optional<Copy> copy_;  // a newcomer's, made in the background; cleared by the next one
   bool stream_open_ = false;
   int64_t progress_ = 0;
   WorkerOutputs* out_ = nullptr;  // of the Receive under way

@@ -3,7 +3,8 @@
 // here and nowhere else.
 //
 // Threads: Run is the loop and belongs to the caller; a second thread, the training thread,
-// executes commands one at a time. Post and the counters may be used from any thread.
+// executes commands one at a time, and a third one those that go on beside them. Post and the
+// counters may be used from any thread.
 #pragma once
 
 #include <atomic>
@@ -51,11 +52,13 @@ class ElasticLoop {
  private:
   void Take(const membership::WorkerInput& input);
   void Do(const membership::Run& output);
+  void Do(const membership::RunBeside& output);
   void Do(const membership::Close& output);
   void Do(const membership::SendToCoordinator& output);
   void Do(const membership::ExitProcess& output);
   void Do(const membership::Note& output);
   void TrainingThread();
+  void BesideThread();
   absl::Time NextDeadline() const;
   void CheckDeadlines();
   void UpdateContext();
@@ -66,6 +69,7 @@ class ElasticLoop {
   membership::WorkerCore core_;
   BoundedQueue<membership::WorkerInput> inputs_;
   BoundedQueue<membership::Command> commands_;
+  BoundedQueue<membership::BesideCommand> beside_;
   std::optional<ElasticEnd> end_;
   absl::Time leave_at_ = absl::InfiniteFuture();
   absl::Time alone_since_ = absl::InfiniteFuture();  // no stream since

@@ -1,17 +1,22 @@
 // Does what WorkerCore commands: computing through the Trainer, moving through the communicator,
 // reading through the Loader, writing through the AsyncWriter. It decides nothing.
 //
-// Threads: Execute is called by the training thread only, one command at a time. Close may be
-// called from any thread, also while Execute blocks; counters are readable from any thread.
+// Threads: Execute is called by the training thread only, one command at a time; ExecuteBeside by
+// one other thread. Close may be called from any thread, also while these block; counters are
+// readable from any thread. What the two threads share: the state (p, m, v) behind its mutex, held
+// accumulators behind another, and the accumulator, which the core lets only one of them touch.
 #pragma once
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "starling/base/fs.h"
 #include "starling/checkpoint/async_writer.h"
@@ -54,6 +59,9 @@ class Executor {
   // Blocks until the command is done, failed or aborted.
   membership::Completion Execute(const membership::Command& command);
 
+  // Likewise for what goes on in the background (executor_beside.cc).
+  membership::BesideCompletion ExecuteBeside(const membership::BesideCommand& command);
+
   // Closes `generation` and older ones for good; wakes a blocked Execute. Never blocks.
   void Close(Generation generation, const std::string& reason);
 
@@ -76,13 +84,34 @@ class Executor {
   membership::Completion Do(const membership::Vote& command);
   membership::Completion Do(const membership::Apply& command);
   membership::Completion Do(const membership::ClearAccumulator& command);
+  membership::Completion Do(const membership::MergeHeld& command);
   membership::Completion Do(const membership::Evaluate& command);
   membership::Completion Do(const membership::Snapshot& command);
+
+  membership::BesideCompletion Beside(const membership::PrepareView& command);
+  membership::BesideCompletion Beside(const membership::SendAccumulator& command);
+  membership::BesideCompletion Beside(const membership::ReceiveAccumulator& command);
+
+  // The communicator of `view`, connected now unless it was before. `unreachable` as Connect's.
+  absl::StatusOr<std::shared_ptr<comm::Communicator>> ConnectView(
+      const membership::View& view, const std::string& secret, Rank rank,
+      std::vector<Incarnation>* unreachable);
+  // Sends or receives complete states, in the order of chunks and then of receivers, so that nobody
+  // waits in a circle. A receiver's result: the version of all chunks, or nothing when they are of
+  // several. Blocks the state's mutex for one chunk at a time.
+  absl::StatusOr<std::optional<Version>> CopyStates(
+      comm::Communicator& communicator, const std::vector<membership::Transfer>& transfers);
+  void LogCopy(const membership::PrepareView& command, const std::optional<Version>& version,
+               absl::Duration took);
+  // Waits while a copy must not be overtaken by a vote of `generation`.
+  void WaitForCopy(Generation generation);
 
   // Completion for a status of a collective: aborted, or the broken peers.
   membership::Completion FromStatus(const absl::Status& status, Generation generation);
   train::UpdateScalars Scalars(double learning_rate, double clip_factor, int64_t update) const;
   void MeasureSpeed(absl::Duration spent);
+  // At the first piece of a step's work in a new view: logs how long there was none.
+  void LogStall();
 
   // Sums over the micro-batches in the accumulator; cleared with it.
   struct Losses {
@@ -100,6 +129,19 @@ class Executor {
     train::PartialNorms partial;
   };
 
+  // What p, m and v hold. Guarded by the mutex: whoever writes them holds it, and the training
+  // thread alone reads them without.
+  struct State {
+    Version version;
+    int64_t updates = 0;  // the optimizer's own count
+  };
+  // An accumulator that a leaver handed over.
+  struct Held {
+    membership::Position position;
+    std::vector<float> sums;  // empty: no micro-batch
+    Losses losses;
+  };
+
   const ExecutorOptions options_;
   ExecutorParts parts_;
   const std::function<void(membership::PartWritten)> part_done_;
@@ -107,10 +149,19 @@ class Executor {
   std::unique_ptr<data::Loader> loader_;
   comm::Group group_;
   std::shared_ptr<const membership::View> view_;  // of the communicator, to name suspects
-  int64_t updates_ = 0;                           // the optimizer's count that p, m and v hold
+  absl::Mutex state_mutex_;
+  State state_ ABSL_GUARDED_BY(state_mutex_);
+  absl::Mutex held_mutex_;
+  std::map<Incarnation, Held> held_ ABSL_GUARDED_BY(held_mutex_);
+  absl::Mutex hold_mutex_;
+  absl::Time hold_votes_until_ ABSL_GUARDED_BY(hold_mutex_) = absl::InfinitePast();
+  Generation hold_below_ ABSL_GUARDED_BY(hold_mutex_);  // of generations older than this one
+  Generation closed_ ABSL_GUARDED_BY(hold_mutex_);
   Losses losses_;
   Measured measured_;
-  absl::Duration pace_;  // fault injection: least time of a micro-batch
+  absl::Time worked_at_ = absl::InfinitePast();  // end of the last piece of a step's work …
+  Generation worked_in_;                         // … and its view
+  absl::Duration pace_;                          // fault injection: least time of a micro-batch
   std::atomic<int64_t> progress_{0};
   std::atomic<double> speed_{0};
   std::unique_ptr<checkpoint::AsyncWriter> writer_;
