@@ -2,7 +2,7 @@
 // dead ones again. Slots have stable names, w0, w1, …; a free slot is reused, the lowest first.
 //
 // One thread only, the one that lives as long as the process: the kernel ties a child's
-// die-with-parent signal to the thread that started it.
+// parent-death signal to the thread that started it.
 #pragma once
 
 #include <sys/types.h>

@@ -73,9 +73,13 @@ int RunVerb(const RunVerbArguments& arguments) {
   if (absl::Status opened = OpenCoordinatorLog(config.run.directory); !opened.ok())
     return Fail(opened);
   workers.program = *program;
-  workers.arguments = {
-      "train", "--config",           JoinPath(config.run.directory, "config.resolved.yaml"),
-      "--run", config.run.directory, "--die-with-parent"};
+  workers.arguments = {"train",
+                       "--config",
+                       JoinPath(config.run.directory, "config.resolved.yaml"),
+                       "--run",
+                       config.run.directory,
+                       "--parent",
+                       absl::StrCat(getpid())};
   workers.environment = ChildEnvironment(config);
   workers.log_folder = JoinPath(config.run.directory, kWorkersFolder);
   RunSessionOptions options;

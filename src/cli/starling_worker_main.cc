@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "cli/config_arguments.h"
@@ -35,8 +37,8 @@ struct TrainArguments {
   ConfigArguments config;
   std::string run_directory;  // empty = the config's
   std::string name;
-  std::string endpoint;  // empty = the run folder's
-  bool die_with_parent = false;
+  std::string endpoint;    // empty = the run folder's
+  int64_t parent_pid = 0;  // of a launcher; 0 = none
 };
 
 // Turns SIGTERM and SIGUSR1 into leave notices, from a thread of its own: the first one counts, and
@@ -45,14 +47,17 @@ struct TrainArguments {
 class Notices {
  public:
   // Call before any thread starts: they inherit the blocked signals.
-  explicit Notices(bool under_launcher) : parent_(under_launcher ? getppid() : 0) {
+  explicit Notices(pid_t launcher) : parent_(launcher) {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGTERM);
     sigaddset(&signals_, SIGUSR1);
     sigaddset(&signals_, SIGINT);
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-    // The launcher's death arrives as SIGTERM.
-    if (under_launcher) prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (parent_ != 0) {
+      // The launcher's death arrives as SIGTERM, unless it died before this line.
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (getppid() != parent_) std::_Exit(static_cast<int>(ExitCode::kUnreachable));
+    }
     std::thread([this] { Watch(); }).detach();
   }
 
@@ -86,6 +91,20 @@ class Notices {
   worker::ElasticLoop* loop_ ABSL_GUARDED_BY(mutex_) = nullptr;
   absl::Duration within_ ABSL_GUARDED_BY(mutex_);
 };
+
+// What is wrong with a worker's name, which stands in logs, tables and file names; empty if
+// nothing.
+std::string NameProblem(const std::string& name) {
+  constexpr size_t kMaxBytes = 200;
+  if (name.empty()) return "must not be empty";
+  if (name.size() > kMaxBytes) {
+    return absl::StrCat("has ", name.size(), " bytes; at most ", kMaxBytes, " are allowed");
+  }
+  const bool control = std::any_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_iscntrl(static_cast<unsigned char>(c));
+  });
+  return control ? "must not hold control characters such as line breaks" : "";
+}
 
 // Thread pools read these when they start. Trainer::Create says the same to libtorch itself, but
 // not to the libraries below it.
@@ -161,7 +180,9 @@ std::unique_ptr<rpc::ControlClient> Connect(const TrainArguments& arguments,
 }
 
 int Train(TrainArguments arguments, Notices* notices) {
-  if (arguments.name.empty()) return Fail(ExitCode::kUsage, "--name must not be empty");
+  if (const std::string problem = NameProblem(arguments.name); !problem.empty()) {
+    return Fail(ExitCode::kUsage, absl::StrCat("--name ", problem));
+  }
   WorkerArguments worker{.name = arguments.name, .run_directory = {}, .faults = {}};
   if (const char* text = std::getenv("STARLING_FAULT"); text != nullptr) {
     absl::StatusOr<std::vector<comm::Fault>> faults = comm::ParseFaults(text);
@@ -200,8 +221,9 @@ void AddTrain(CLI::App& app, int* exit_code) {
   verb->add_option("--endpoint", arguments->endpoint,
                    "Coordinator's address (default: the run folder's endpoint file)")
       ->type_name("HOST:PORT");
-  verb->add_flag("--die-with-parent", arguments->die_with_parent,
-                 "End when the process that started this one dies; Ctrl-C is the parent's");
+  verb->add_option("--parent", arguments->parent_pid,
+                   "Process that starts this one: end (69) when it dies; Ctrl-C is its business")
+      ->type_name("PID");
   verb->footer(
       "SIGTERM and SIGUSR1 make the worker leave in order; it exits 75, which means: start me\n"
       "again. STARLING_FAULT injects faults, see docs/failures.md.\n\n"
@@ -209,7 +231,7 @@ void AddTrain(CLI::App& app, int* exit_code) {
       "  starling-worker train --config runs/x/config.resolved.yaml --name $(hostname)/0\n"
       "  STARLING_TOKEN=… starling-worker train -c c.yaml --name b/0 --endpoint 10.0.0.1:7171\n");
   verb->callback([arguments, exit_code] {
-    static Notices& notices = *new Notices(arguments->die_with_parent);
+    static Notices& notices = *new Notices(static_cast<pid_t>(arguments->parent_pid));
     *exit_code = Train(*arguments, &notices);
   });
 }

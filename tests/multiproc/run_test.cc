@@ -241,7 +241,11 @@ TEST_CASE("starling-worker: what is wrong is said before anything starts", "[mul
     return result;
   };
   CHECK(worker({"--name", "w"}, {}).exit_code == 64);
+  CHECK(worker({"--name", "two\nlines", "-c", run.config()}, {}).exit_code == 64);
+  CHECK(worker({"--name", std::string(201, 'n'), "-c", run.config()}, {}).exit_code == 64);
   CHECK(worker({"--name", "w", "-c", run.config() + "x"}, {}).exit_code == 66);
+  // Its launcher died before it could ask to be told of that.
+  CHECK(worker({"--name", "w", "-c", run.config(), "--parent", "1"}, {}).exit_code == 69);
   CHECK(worker({"--name", "w", "-c", run.config()}, {"STARLING_FAULT=melt"}).exit_code == 64);
   CHECK(worker({"--name", "w", "-c", run.config(), "--set", "data.tokenizer=", "--set",
                 "data.train=[]", "--set", "model.vocab_size=50"},
