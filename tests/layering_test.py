@@ -37,7 +37,7 @@ SYSTEM = re.compile(r"(sys|netinet|arpa|linux|net)/[\w.-]+|[\w.-]+|bits/[\w.-]+"
 UMBRELLA = {"torch/torch.h", "torch/all.h", "ATen/ATen.h", "torch/types.h", "torch/extension.h"}
 TOP_LEVEL = set("CMakeLists.txt CMakePresets.json README.md CONTRIBUTING.md LICENSE src include "
                 "launch configs slurm k8s tests benchmarks docs cmake".split())
-NOT_OURS = {"build", "runs", "__pycache__"}
+NOT_OURS = {"build", "data", "runs", "__pycache__"}  # as .gitignore has them
 WORDS = re.compile("|".join(("TO" "DO", "FIX" "ME", r"[\s\"'=(:]/" "work/", "/ro" "ot/",
                              "/ho" r"me/\w")))
 MAX_LINES = 1200
@@ -51,7 +51,8 @@ def breach(path, message):
 
 def files(*suffixes):
     for folder, names, entries in os.walk(ROOT):
-        names[:] = sorted(n for n in names if n not in NOT_OURS and n != "vectors" and
+        not_ours = NOT_OURS if folder == ROOT else {"__pycache__", "vectors"}
+        names[:] = sorted(n for n in names if n not in not_ours and
                           (not n.startswith(".") or n == ".ci"))
         for entry in sorted(entries):
             path = os.path.relpath(os.path.join(folder, entry), ROOT)
@@ -60,8 +61,12 @@ def files(*suffixes):
 
 
 def read(path):
-    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-        return file.read()
+    try:
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        breach(path, f"is not UTF-8 at byte {error.start}")
+        return ""
 
 
 def includes(path):
