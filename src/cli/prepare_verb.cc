@@ -120,6 +120,11 @@ int RunPrepare(const PrepareArguments& arguments) {
   Note(CountsLine(arguments.options.output, report->train));
   if (!report->validation_path.empty()) {
     Note(CountsLine(report->validation_path, report->validation));
+    if (report->validation.documents == 0) {
+      Note(
+          "warning: not one document is for validation: give --validation-fraction a larger value "
+          "or more documents");
+    }
   }
   if (report->bad > 0) {
     Note(absl::StrCat("warning: ", report->bad, " bad documents skipped, the first at ",

@@ -52,7 +52,8 @@ int UnknownVerb(const CLI::App& at, const std::string& word) {
   const std::string nearest = config::Nearest(word, VerbNames(at));
   std::string message = absl::StrCat("unknown verb \"", word, "\"");
   if (!nearest.empty()) absl::StrAppend(&message, "; did you mean \"", nearest, "\"?");
-  absl::StrAppend(&message, " `", FullName(&at), " --help` lists them all");
+  absl::StrAppend(&message, nearest.empty() ? ";" : "", " `", FullName(&at),
+                  " --help` lists them all");
   return Fail(ExitCode::kUsage, message);
 }
 
