@@ -19,6 +19,7 @@
 namespace starling::worker {
 namespace {
 
+using comm::FaultPoint;
 using membership::Completion;
 
 // Prefetched batches that nobody has taken: enough to hide their making, little to throw away.
@@ -76,6 +77,7 @@ Executor::Executor(ExecutorOptions options, ExecutorParts parts,
       part_done_(std::move(part_done)),
       all_{{0, parts_.trainer->layout().size}},
       loader_(data::Loader::Create(parts_.training, kPrefetch)),
+      points_(options_.faults),
       writer_(std::make_unique<checkpoint::AsyncWriter>(RealFs())) {
   for (const comm::Fault& fault : options_.faults) {
     if (fault.kind == comm::Fault::Kind::kPace) pace_ = fault.duration;
@@ -175,6 +177,7 @@ absl::StatusOr<std::shared_ptr<comm::Communicator>> Executor::ConnectView(
     const membership::View& view, const std::string& secret, Rank rank,
     std::vector<Incarnation>* unreachable) {
   if (auto prepared = group_.Get(view.generation); prepared.ok()) return prepared;
+  points_.Pass(FaultPoint::kConnect, view.generation, rank);
   comm::GroupSpec spec{.run_id = options_.membership.run_id,
                        .generation = view.generation,
                        .rank = rank,
@@ -190,11 +193,13 @@ absl::StatusOr<std::shared_ptr<comm::Communicator>> Executor::ConnectView(
   }
   if (!communicator.ok()) return communicator.status();
   group_.Install(comm::WithFaults(*std::move(communicator), options_.faults));
+  points_.Pass(FaultPoint::kConnected, view.generation, rank);
   return group_.Get(view.generation);
 }
 
 Completion Executor::Do(const membership::Connect& command) {
   view_ = command.view;
+  rank_ = command.rank;
   std::vector<Incarnation> unreachable;
   const auto communicator = ConnectView(*command.view, command.secret, command.rank, &unreachable);
   if (communicator.ok()) return {};
@@ -230,6 +235,7 @@ void Executor::MeasureSpeed(absl::Duration spent) {
 Completion Executor::Do(const membership::Compute& command) {
   const absl::Time start = SystemClock::Get().Now();
   const int64_t step = command.position.step.value();
+  Pass(FaultPoint::kCompute);
   std::vector<data::MicroBatchId> wanted{{step, command.index}};
   for (const plan::Interval& interval : command.upcoming.intervals()) {
     for (int64_t i = interval.begin; i < interval.end && wanted.size() <= kPrefetch; ++i) {
@@ -256,6 +262,7 @@ Completion Executor::Do(const membership::Compute& command) {
     spent = pace_;
   }
   MeasureSpeed(spent);
+  Pass(FaultPoint::kComputed);
   return {};
 }
 
@@ -266,17 +273,21 @@ Completion Executor::Do(const membership::Reduce& command) {
   train::Trainer& trainer = *parts_.trainer;
   const comm::Layout layout = FirstOwners(trainer.layout().size, c.size());
   const std::vector<comm::Range>& mine = layout[static_cast<size_t>(c.rank().value())];
+  Pass(FaultPoint::kReduce);
   // Each element is summed at its first owner and then forwarded, so all ranks hold the same bits.
   absl::Status status = c.ReduceScatter(FloatBuffer(trainer.accumulator()),
                                         FloatBuffer(trainer.reduced()), layout, kCollectiveTimeout);
+  Pass(FaultPoint::kGather);
   if (status.ok()) status = c.AllGather(FloatBuffer(trainer.reduced()), layout, kCollectiveTimeout);
   std::vector<double> square{0.0};
   if (status.ok()) {
+    Pass(FaultPoint::kNorm);
     square[0] = trainer.SquaredNorm(mine);
     const comm::ReducePart part = SumOf(square, DType::kFloat64);
     status = c.AllReduce({&part, 1}, kCollectiveTimeout);
   }
   if (!status.ok()) return FromStatus(status, command.generation);
+  Pass(FaultPoint::kNormed);
   measured_.position = command.position;
   measured_.grad_norm =
       std::sqrt(square[0]) / static_cast<double>(options_.membership.micro_batches);
@@ -321,9 +332,11 @@ Completion Executor::Do(const membership::Vote& command) {
   const comm::ReducePart parts[] = {SumOf(sums, DType::kFloat64),
                                     SumOf(counts, DType::kUint64),
                                     {{flags.data(), 1, DType::kUint64}, comm::ReduceOp::kOr}};
+  Pass(FaultPoint::kVote);
   if (absl::Status status = c.AllReduce(parts, kCollectiveTimeout); !status.ok()) {
     return FromStatus(status, command.generation);
   }
+  Pass(FaultPoint::kVoted);
   membership::VoteResult result;
   result.generation = command.generation;
   result.at = command.position;
@@ -355,6 +368,7 @@ Completion Executor::Do(const membership::Vote& command) {
 
 Completion Executor::Do(const membership::Apply& command) {
   const membership::VoteResult& result = command.result;
+  Pass(FaultPoint::kApply);
   absl::MutexLock lock(&state_mutex_);
   state_.version = result.After().version();
   if (result.outcome == membership::Outcome::kCommit) {
@@ -366,6 +380,7 @@ Completion Executor::Do(const membership::Apply& command) {
                           << " outcome=" << membership::ToString(result.outcome)
                           << " grad_norm=" << result.grad_norm;
   }
+  Pass(FaultPoint::kApplied);
   return {};
 }
 
@@ -460,8 +475,10 @@ Completion Executor::Do(const membership::Snapshot& command) {
                              checkpoint::FolderName(command.version));
   snapshot.spec = {options_.membership.run_id, command.version, command.generation,
                    options_.incarnation,       command.rank,    0};
+  Pass(FaultPoint::kPart);
   const absl::Status status = writer_->Submit(
       std::move(snapshot), [message, this](absl::StatusOr<checkpoint::Part> part) mutable {
+        points_.Pass(FaultPoint::kPartWritten, message.generation, message.rank);
         message.ok = part.ok();
         message.info =
             part.ok() ? checkpoint::EncodePart(*part) : std::string(part.status().message());
