@@ -26,6 +26,7 @@ using membership::Completion;
 constexpr size_t kPrefetch = 4;
 // Collectives end by an abort when a peer dies; this bound is the last resort (protocol.md §6).
 constexpr absl::Duration kCollectiveTimeout = absl::Minutes(30);
+constexpr absl::Duration kLastPartWait = absl::Minutes(10);  // for the disk, at the end
 constexpr absl::Duration kConnectTimeout = absl::Seconds(20);
 
 comm::Layout FirstOwners(int64_t size, int members) {
@@ -465,7 +466,9 @@ Completion Executor::Do(const membership::Snapshot& command) {
   }
   membership::PartWritten message{
       command.version, command.generation, command.rank, command.updates, false, ""};
+  Pass(FaultPoint::kPart);
   if (snapshot.slices.empty()) {  // more workers than blocks: nothing of it is this rank's
+    Pass(FaultPoint::kPartWritten);
     message.ok = true;
     part_done_(std::move(message));
     return {};
@@ -475,7 +478,7 @@ Completion Executor::Do(const membership::Snapshot& command) {
                              checkpoint::FolderName(command.version));
   snapshot.spec = {options_.membership.run_id, command.version, command.generation,
                    options_.incarnation,       command.rank,    0};
-  Pass(FaultPoint::kPart);
+  if (command.last) Drain(kLastPartWait);
   const absl::Status status = writer_->Submit(
       std::move(snapshot), [message, this](absl::StatusOr<checkpoint::Part> part) mutable {
         points_.Pass(FaultPoint::kPartWritten, message.generation, message.rank);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <random>
 #include <sstream>
@@ -101,14 +102,15 @@ RealRun::RealRun(int steps, const std::string& training, const std::string& more
 
 RealRun::~RealRun() { KillEverything(); }
 
-void RealRun::Start(int workers, std::vector<std::string> more, int pace_ms) {
+void RealRun::Start(int workers, std::vector<std::string> more, int pace_ms,
+                    const std::string& faults) {
   REQUIRE(pid_ == 0);
   std::vector<std::string> words = {STARLING_BINARY, "run",       "--config",
                                     config(),        "--workers", absl::StrCat(workers)};
   words.insert(words.end(), more.begin(), more.end());
   ++starts_;
-  pid_ = StartProgram(words, {absl::StrCat("STARLING_FAULT=pace@ms=", pace_ms)}, dir_ / "out",
-                      dir_ / absl::StrCat("err", starts_));
+  pid_ = StartProgram(words, {absl::StrCat("STARLING_FAULT=pace@ms=", pace_ms, ";", faults)},
+                      dir_ / "out", dir_ / absl::StrCat("err", starts_));
   watch_.emplace(pid_, std::vector<std::string>{dir_.path(), run_});
 }
 
@@ -260,6 +262,15 @@ std::map<int64_t, double> RealRun::Losses() const {
   std::map<int64_t, double> losses;
   for (const auto& [step, line] : Surviving(metrics)) losses[step] = line["loss"];
   return losses;
+}
+
+void RealRun::CheckSameCurve(const std::map<int64_t, double>& calm) const {
+  const std::map<int64_t, double> losses = Losses();
+  REQUIRE(losses.size() == calm.size());
+  for (const auto& [step, loss] : calm) {
+    INFO("step " << step << ": " << loss << " and " << losses.at(step));
+    CHECK(std::abs(loss - losses.at(step)) < 1e-3 * loss);
+  }
 }
 
 }  // namespace starling::testing

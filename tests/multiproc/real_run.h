@@ -37,7 +37,9 @@ class RealRun {
   std::string config() const { return dir_ / "c.yaml"; }
 
   // Starts `starling run`. Micro-batches take at least `pace_ms`, so that there is time to disturb.
-  void Start(int workers, std::vector<std::string> more = {}, int pace_ms = 30);
+  // `faults`: more of STARLING_FAULT.
+  void Start(int workers, std::vector<std::string> more = {}, int pace_ms = 30,
+             const std::string& faults = "");
   // Exit code of the program; fails the test when it does not end in time.
   int WaitForExit();
   void Signal(int signal);  // to the program
@@ -68,6 +70,8 @@ class RealRun {
   void CheckLedger(int64_t steps) const;
   std::map<int64_t, std::filesystem::path> Checkpoints() const;  // complete ones by step
   std::map<int64_t, double> Losses() const;  // by step, of the surviving history
+  // The losses are those of `calm`: only the order of sums differs.
+  void CheckSameCurve(const std::map<int64_t, double>& calm) const;
 
  private:
   std::optional<nlohmann::json> TryStatus();
