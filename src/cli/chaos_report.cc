@@ -1,6 +1,7 @@
 #include "cli/chaos_report.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,7 +15,7 @@ using Json = nlohmann::json;
 absl::Duration Quantile(std::vector<absl::Duration> values, double q) {
   if (values.empty()) return absl::ZeroDuration();
   std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
+  return values[static_cast<size_t>(std::lround(q * static_cast<double>(values.size() - 1)))];
 }
 
 // Every micro-batch once?
