@@ -127,7 +127,7 @@ absl::StatusOr<std::optional<Version>> Executor::CopyStates(
       header = {state_.version.timeline.value(), state_.version.step.value(), state_.updates};
       std::memcpy(staging.data(), chunk.data(), chunk.size_bytes());
     }
-    const absl::Status status = communicator.Send(Words(&header), to, kTransferTimeout);
+    absl::Status status = communicator.Send(Words(&header), to, kTransferTimeout);
     if (!status.ok()) return status;
     return communicator.Send(Floats(staging.data(), staging.size()), to, kTransferTimeout);
   };
