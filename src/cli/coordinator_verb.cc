@@ -4,9 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/config_arguments.h"
@@ -92,7 +94,13 @@ int Coordinate(CoordinatorArguments arguments) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread starts: all inherit it
   if (absl::Status opened = OpenCoordinatorLog(config.run.directory); !opened.ok())
     return Fail(opened);
-  auto driver = coordinator::Driver::Start(OptionsOf(config, arguments));
+  coordinator::DriverOptions options = OptionsOf(config, arguments);
+  if (const char* text = std::getenv("STARLING_FAULT"); text != nullptr) {
+    absl::StatusOr<std::vector<comm::Fault>> faults = comm::ParseFaults(text);
+    if (!faults.ok()) return Fail(Annotate(faults.status(), "STARLING_FAULT"));
+    options.faults = *std::move(faults);
+  }
+  auto driver = coordinator::Driver::Start(std::move(options));
   if (!driver.ok()) return Fail(driver.status());
   const absl::Status written = WriteAtomically(
       RealFs(), JoinPath(config.run.directory, "config.resolved.yaml"), config::ToYaml(config));

@@ -9,6 +9,7 @@ class App;
 
 namespace starling::cli {
 
+void AddChaos(CLI::App& app, int* exit_code);        // chaos
 void AddCheckpoint(CLI::App& app, int* exit_code);   // checkpoint
 void AddCoordinator(CLI::App& app, int* exit_code);  // coordinator
 void AddDrain(CLI::App& app, int* exit_code);        // drain

@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -20,7 +21,31 @@ namespace {
 
 constexpr char kForms[] =
     "kill@gen=G,rank=R,call=C  fail@gen=G,rank=R,call=C  stall@gen=G,rank=R,call=C,ms=T  "
+    "kill@[gen=G,][rank=R,]point=P[,nth=N][,ms=T]  stall@[gen=G,][rank=R,]point=P[,nth=N],ms=T  "
     "pace@ms=T  (G and R may be *; several parted by ';')";
+
+constexpr std::pair<const char*, FaultPoint> kPoints[] = {
+    {"compute", FaultPoint::kCompute},
+    {"computed", FaultPoint::kComputed},
+    {"reduce", FaultPoint::kReduce},
+    {"gather", FaultPoint::kGather},
+    {"norm", FaultPoint::kNorm},
+    {"normed", FaultPoint::kNormed},
+    {"vote", FaultPoint::kVote},
+    {"voted", FaultPoint::kVoted},
+    {"apply", FaultPoint::kApply},
+    {"applied", FaultPoint::kApplied},
+    {"connect", FaultPoint::kConnect},
+    {"connected", FaultPoint::kConnected},
+    {"copy", FaultPoint::kCopy},
+    {"copied", FaultPoint::kCopied},
+    {"part", FaultPoint::kPart},
+    {"part_written", FaultPoint::kPartWritten},
+    {"hand_over", FaultPoint::kHandOver},
+    {"handing_over", FaultPoint::kHandingOver},
+    {"handed_over", FaultPoint::kHandedOver},
+    {"manifest", FaultPoint::kManifest},
+    {"manifest_written", FaultPoint::kManifestWritten}};
 
 absl::Status BadFault(const std::string& part, const std::string& why) {
   return absl::InvalidArgumentError(
@@ -65,24 +90,59 @@ absl::StatusOr<std::optional<int64_t>> TakeNumber(const std::string& part,
   return std::optional<int64_t>(value);
 }
 
+using Fields = std::map<std::string, std::string>;
+
+// gen and rank; `must` they be there?
+absl::Status TakePlace(const std::string& part, bool must, Fields* fields, Fault* fault) {
+  if (must || fields->contains("gen")) {
+    STARLING_ASSIGN_OR_RETURN(const auto generation, TakeNumber(part, fields, "gen", 0, true));
+    if (generation) fault->generation = Generation(static_cast<uint64_t>(*generation));
+  }
+  if (must || fields->contains("rank")) {
+    STARLING_ASSIGN_OR_RETURN(const auto rank, TakeNumber(part, fields, "rank", 0, true));
+    if (rank && *rank > std::numeric_limits<int32_t>::max()) {
+      return BadFault(part, absl::StrCat("rank=", *rank, " is too large"));
+    }
+    if (rank) fault->rank = Rank(static_cast<int32_t>(*rank));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TakePoint(const std::string& part, Fields* fields, Fault* fault) {
+  const auto found = fields->find("point");
+  for (const auto& [name, point] : kPoints) {
+    if (found->second == name) fault->point = point;
+  }
+  if (!fault->point) {
+    std::string names;
+    for (const auto& [name, point] : kPoints) absl::StrAppend(&names, " ", name);
+    return BadFault(part, absl::StrCat("\"", found->second, "\" is not a point of", names));
+  }
+  fields->erase(found);
+  if (!fields->contains("nth")) return absl::OkStatus();
+  STARLING_ASSIGN_OR_RETURN(const auto nth, TakeNumber(part, fields, "nth", 1, false));
+  fault->nth = *nth;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Fault> ParseFault(const std::string& part) {
   const std::vector<std::string> halves = absl::StrSplit(part, absl::MaxSplits('@', 1));
   if (halves.size() != 2) return BadFault(part, "there is no \"@\"");
   Fault fault;
   STARLING_ASSIGN_OR_RETURN(fault.kind, ParseKind(part, halves[0]));
-  STARLING_ASSIGN_OR_RETURN(auto fields, ParseFields(part, halves[1]));
+  STARLING_ASSIGN_OR_RETURN(Fields fields, ParseFields(part, halves[1]));
+  const bool at_point = fields.contains("point") &&
+                        (fault.kind == Fault::Kind::kKill || fault.kind == Fault::Kind::kStall);
+  if (at_point) STARLING_RETURN_IF_ERROR(TakePoint(part, &fields, &fault));
   if (fault.kind != Fault::Kind::kPace) {
-    STARLING_ASSIGN_OR_RETURN(const auto generation, TakeNumber(part, &fields, "gen", 0, true));
-    STARLING_ASSIGN_OR_RETURN(const auto rank, TakeNumber(part, &fields, "rank", 0, true));
+    STARLING_RETURN_IF_ERROR(TakePlace(part, !at_point, &fields, &fault));
+  }
+  if (fault.kind != Fault::Kind::kPace && !at_point) {
     STARLING_ASSIGN_OR_RETURN(const auto call, TakeNumber(part, &fields, "call", 1, false));
-    if (generation.has_value()) fault.generation = Generation(static_cast<uint64_t>(*generation));
-    if (rank.has_value() && *rank > std::numeric_limits<int32_t>::max()) {
-      return BadFault(part, absl::StrCat("rank=", *rank, " is too large"));
-    }
-    if (rank.has_value()) fault.rank = Rank(static_cast<int32_t>(*rank));
     fault.call = *call;
   }
-  if (fault.kind == Fault::Kind::kPace || fault.kind == Fault::Kind::kStall) {
+  if (fault.kind == Fault::Kind::kPace || fault.kind == Fault::Kind::kStall ||
+      (at_point && fields.contains("ms"))) {
     STARLING_ASSIGN_OR_RETURN(const auto ms, TakeNumber(part, &fields, "ms", 0, false));
     fault.duration = absl::Milliseconds(*ms);
   }
@@ -90,6 +150,17 @@ absl::StatusOr<Fault> ParseFault(const std::string& part) {
     return BadFault(part, absl::StrCat("\"", fields.begin()->first, "\" does not belong here"));
   }
   return fault;
+}
+
+bool Concerns(const Fault& fault, Generation generation, Rank rank) {
+  return fault.generation.value_or(generation) == generation && fault.rank.value_or(rank) == rank;
+}
+
+const char* NameOf(FaultPoint point) {
+  for (const auto& [name, known] : kPoints) {
+    if (known == point) return name;
+  }
+  return "?";
 }
 
 class FaultyCommunicator final : public Communicator {
@@ -205,12 +276,43 @@ std::unique_ptr<Communicator> WithFaults(std::unique_ptr<Communicator> inner,
                                          const std::vector<Fault>& faults) {
   std::vector<Fault> matching;
   for (const Fault& fault : faults) {
-    const bool here = fault.generation.value_or(inner->generation()) == inner->generation() &&
-                      fault.rank.value_or(inner->rank()) == inner->rank();
-    if (here && fault.kind != Fault::Kind::kPace) matching.push_back(fault);
+    const bool in_calls = fault.kind != Fault::Kind::kPace && !fault.point;
+    if (in_calls && Concerns(fault, inner->generation(), inner->rank())) matching.push_back(fault);
   }
   if (matching.empty()) return inner;
   return std::make_unique<FaultyCommunicator>(std::move(inner), std::move(matching));
+}
+
+FaultPoints::FaultPoints(const std::vector<Fault>& faults) {
+  for (const Fault& fault : faults) {
+    if (fault.point) faults_.push_back({fault});
+  }
+}
+
+void FaultPoints::PassSlowly(FaultPoint point, Generation generation, Rank rank) {
+  for (Counted& counted : faults_) {
+    const Fault& fault = counted.fault;
+    if (*fault.point != point || !Concerns(fault, generation, rank)) continue;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (++counted.passed != fault.nth) continue;
+    }
+    STARLING_LOG(Warning) << "gen=" << generation.value() << " rank=" << rank.value()
+                          << " injected fault at point " << NameOf(point);
+    const auto wait = [duration = absl::ToChronoNanoseconds(fault.duration)] {
+      std::this_thread::sleep_for(duration);
+    };
+    if (fault.kind == Fault::Kind::kStall) {
+      wait();
+    } else if (fault.duration == absl::ZeroDuration()) {
+      kill(getpid(), SIGKILL);
+    } else {
+      std::thread([wait] {
+        wait();
+        kill(getpid(), SIGKILL);
+      }).detach();
+    }
+  }
 }
 
 }  // namespace starling::comm

@@ -173,7 +173,7 @@ absl::Status DriverImpl::Begin() {
   core_ = std::make_unique<CoordinatorCore>(options_.membership, journal, options_.clock->Now(),
                                             [](Generation) { return RandomHex(32); });
   manifests_ = std::make_unique<ManifestWriter>(
-      options_.fs, folder_->checkpoints(),
+      options_.fs, folder_->checkpoints(), options_.faults,
       [this](ManifestWritten written) { inputs_.Push(CoordinatorInput(std::move(written))); });
   STARLING_RETURN_IF_ERROR(Listen());
   thread_ = std::thread([this] { Run(); });

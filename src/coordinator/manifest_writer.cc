@@ -26,10 +26,12 @@ absl::Status Commit(Fs& fs, const std::string& checkpoints, ManifestJob job) {
 }  // namespace
 
 ManifestWriter::ManifestWriter(Fs* fs, std::string checkpoints,
+                               const std::vector<comm::Fault>& faults,
                                std::function<void(membership::ManifestWritten)> done)
     : fs_(fs),
       checkpoints_(std::move(checkpoints)),
       done_(std::move(done)),
+      points_(faults),
       thread_([this] { Run(); }) {}
 
 ManifestWriter::~ManifestWriter() {
@@ -43,7 +45,9 @@ void ManifestWriter::Run() {
   while (std::optional<ManifestJob> job = jobs_.Pop()) {
     const Version version = job->order.version;
     membership::ManifestWritten written{checkpoint::FolderName(version), version, true, ""};
+    points_.Pass(comm::FaultPoint::kManifest, Generation(), Rank());
     const absl::Status status = Commit(*fs_, checkpoints_, *std::move(job));
+    points_.Pass(comm::FaultPoint::kManifestWritten, Generation(), Rank());
     written.ok = status.ok();
     written.error = std::string(status.message());
     done_(std::move(written));

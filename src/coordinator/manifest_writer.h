@@ -5,10 +5,12 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "starling/base/bounded_queue.h"
 #include "starling/base/fs.h"
 #include "starling/checkpoint/writer.h"
+#include "starling/comm/fault.h"
 #include "starling/membership/coordinator_core.h"
 
 namespace starling::coordinator {
@@ -23,7 +25,7 @@ struct ManifestJob {
 class ManifestWriter {
  public:
   // `done` is called on this object's thread, once for each accepted job.
-  ManifestWriter(Fs* fs, std::string checkpoints,
+  ManifestWriter(Fs* fs, std::string checkpoints, const std::vector<comm::Fault>& faults,
                  std::function<void(membership::ManifestWritten)> done);
   // Finishes the job under way, drops waiting ones.
   ~ManifestWriter();
@@ -37,6 +39,7 @@ class ManifestWriter {
   Fs* const fs_;
   const std::string checkpoints_;
   const std::function<void(membership::ManifestWritten)> done_;
+  comm::FaultPoints points_;
   BoundedQueue<ManifestJob> jobs_{4};
   std::thread thread_;  // last: it uses all of the above
 };

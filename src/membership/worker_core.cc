@@ -477,7 +477,8 @@ void WorkerCore::AdvanceActive() {
   const Version version = state_.position.version();
   if (SnapshotDue()) {
     snapshot_ = {version, generation()};
-    return Start(Snapshot{version, generation(), *rank_, members, state_.updates});
+    const bool last = stopping_ || finished();
+    return Start(Snapshot{version, generation(), *rank_, members, state_.updates, last});
   }
   if (EvaluationDue()) {
     evaluation_ = {version, generation()};

@@ -19,12 +19,14 @@
 namespace starling::worker {
 namespace {
 
+using comm::FaultPoint;
 using membership::Completion;
 
 // Prefetched batches that nobody has taken: enough to hide their making, little to throw away.
 constexpr size_t kPrefetch = 4;
 // Collectives end by an abort when a peer dies; this bound is the last resort (protocol.md §6).
 constexpr absl::Duration kCollectiveTimeout = absl::Minutes(30);
+constexpr absl::Duration kLastPartWait = absl::Minutes(10);  // for the disk, at the end
 constexpr absl::Duration kConnectTimeout = absl::Seconds(20);
 
 comm::Layout FirstOwners(int64_t size, int members) {
@@ -76,6 +78,7 @@ Executor::Executor(ExecutorOptions options, ExecutorParts parts,
       part_done_(std::move(part_done)),
       all_{{0, parts_.trainer->layout().size}},
       loader_(data::Loader::Create(parts_.training, kPrefetch)),
+      points_(options_.faults),
       writer_(std::make_unique<checkpoint::AsyncWriter>(RealFs())) {
   for (const comm::Fault& fault : options_.faults) {
     if (fault.kind == comm::Fault::Kind::kPace) pace_ = fault.duration;
@@ -175,6 +178,7 @@ absl::StatusOr<std::shared_ptr<comm::Communicator>> Executor::ConnectView(
     const membership::View& view, const std::string& secret, Rank rank,
     std::vector<Incarnation>* unreachable) {
   if (auto prepared = group_.Get(view.generation); prepared.ok()) return prepared;
+  points_.Pass(FaultPoint::kConnect, view.generation, rank);
   comm::GroupSpec spec{.run_id = options_.membership.run_id,
                        .generation = view.generation,
                        .rank = rank,
@@ -190,11 +194,13 @@ absl::StatusOr<std::shared_ptr<comm::Communicator>> Executor::ConnectView(
   }
   if (!communicator.ok()) return communicator.status();
   group_.Install(comm::WithFaults(*std::move(communicator), options_.faults));
+  points_.Pass(FaultPoint::kConnected, view.generation, rank);
   return group_.Get(view.generation);
 }
 
 Completion Executor::Do(const membership::Connect& command) {
   view_ = command.view;
+  rank_ = command.rank;
   std::vector<Incarnation> unreachable;
   const auto communicator = ConnectView(*command.view, command.secret, command.rank, &unreachable);
   if (communicator.ok()) return {};
@@ -230,6 +236,7 @@ void Executor::MeasureSpeed(absl::Duration spent) {
 Completion Executor::Do(const membership::Compute& command) {
   const absl::Time start = SystemClock::Get().Now();
   const int64_t step = command.position.step.value();
+  Pass(FaultPoint::kCompute);
   std::vector<data::MicroBatchId> wanted{{step, command.index}};
   for (const plan::Interval& interval : command.upcoming.intervals()) {
     for (int64_t i = interval.begin; i < interval.end && wanted.size() <= kPrefetch; ++i) {
@@ -256,6 +263,7 @@ Completion Executor::Do(const membership::Compute& command) {
     spent = pace_;
   }
   MeasureSpeed(spent);
+  Pass(FaultPoint::kComputed);
   return {};
 }
 
@@ -266,17 +274,21 @@ Completion Executor::Do(const membership::Reduce& command) {
   train::Trainer& trainer = *parts_.trainer;
   const comm::Layout layout = FirstOwners(trainer.layout().size, c.size());
   const std::vector<comm::Range>& mine = layout[static_cast<size_t>(c.rank().value())];
+  Pass(FaultPoint::kReduce);
   // Each element is summed at its first owner and then forwarded, so all ranks hold the same bits.
   absl::Status status = c.ReduceScatter(FloatBuffer(trainer.accumulator()),
                                         FloatBuffer(trainer.reduced()), layout, kCollectiveTimeout);
+  Pass(FaultPoint::kGather);
   if (status.ok()) status = c.AllGather(FloatBuffer(trainer.reduced()), layout, kCollectiveTimeout);
   std::vector<double> square{0.0};
   if (status.ok()) {
+    Pass(FaultPoint::kNorm);
     square[0] = trainer.SquaredNorm(mine);
     const comm::ReducePart part = SumOf(square, DType::kFloat64);
     status = c.AllReduce({&part, 1}, kCollectiveTimeout);
   }
   if (!status.ok()) return FromStatus(status, command.generation);
+  Pass(FaultPoint::kNormed);
   measured_.position = command.position;
   measured_.grad_norm =
       std::sqrt(square[0]) / static_cast<double>(options_.membership.micro_batches);
@@ -321,9 +333,11 @@ Completion Executor::Do(const membership::Vote& command) {
   const comm::ReducePart parts[] = {SumOf(sums, DType::kFloat64),
                                     SumOf(counts, DType::kUint64),
                                     {{flags.data(), 1, DType::kUint64}, comm::ReduceOp::kOr}};
+  Pass(FaultPoint::kVote);
   if (absl::Status status = c.AllReduce(parts, kCollectiveTimeout); !status.ok()) {
     return FromStatus(status, command.generation);
   }
+  Pass(FaultPoint::kVoted);
   membership::VoteResult result;
   result.generation = command.generation;
   result.at = command.position;
@@ -355,6 +369,7 @@ Completion Executor::Do(const membership::Vote& command) {
 
 Completion Executor::Do(const membership::Apply& command) {
   const membership::VoteResult& result = command.result;
+  Pass(FaultPoint::kApply);
   absl::MutexLock lock(&state_mutex_);
   state_.version = result.After().version();
   if (result.outcome == membership::Outcome::kCommit) {
@@ -366,6 +381,7 @@ Completion Executor::Do(const membership::Apply& command) {
                           << " outcome=" << membership::ToString(result.outcome)
                           << " grad_norm=" << result.grad_norm;
   }
+  Pass(FaultPoint::kApplied);
   return {};
 }
 
@@ -450,7 +466,9 @@ Completion Executor::Do(const membership::Snapshot& command) {
   }
   membership::PartWritten message{
       command.version, command.generation, command.rank, command.updates, false, ""};
+  Pass(FaultPoint::kPart);
   if (snapshot.slices.empty()) {  // more workers than blocks: nothing of it is this rank's
+    Pass(FaultPoint::kPartWritten);
     message.ok = true;
     part_done_(std::move(message));
     return {};
@@ -460,8 +478,10 @@ Completion Executor::Do(const membership::Snapshot& command) {
                              checkpoint::FolderName(command.version));
   snapshot.spec = {options_.membership.run_id, command.version, command.generation,
                    options_.incarnation,       command.rank,    0};
+  if (command.last) Drain(kLastPartWait);
   const absl::Status status = writer_->Submit(
       std::move(snapshot), [message, this](absl::StatusOr<checkpoint::Part> part) mutable {
+        points_.Pass(FaultPoint::kPartWritten, message.generation, message.rank);
         message.ok = part.ok();
         message.info =
             part.ok() ? checkpoint::EncodePart(*part) : std::string(part.status().message());

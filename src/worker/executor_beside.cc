@@ -14,6 +14,7 @@
 namespace starling::worker {
 namespace {
 
+using comm::FaultPoint;
 using membership::BesideCompletion;
 using membership::Transfer;
 
@@ -174,10 +175,13 @@ absl::StatusOr<std::optional<Version>> Executor::CopyStates(
         const Rank donor = donors[j][number % donors[j].size()];
         if (donor != self && receivers[j] != self) continue;
         progress_.fetch_add(1, std::memory_order_relaxed);
+        points_.Pass(FaultPoint::kCopy, communicator.generation(), self);
         STARLING_RETURN_IF_ERROR(donor == self ? give(chunk, receivers[j]) : take(chunk, donor));
       }
     }
   }
+  const bool took_part = !receivers.empty();
+  if (took_part) points_.Pass(FaultPoint::kCopied, communicator.generation(), self);
   return mixed ? std::nullopt : copied;
 }
 
@@ -209,6 +213,7 @@ BesideCompletion Executor::Beside(const membership::SendAccumulator& command) {
   const std::span<float> sums = parts_.trainer->accumulator();
   const Rank to(1);
   comm::Communicator& c = **communicator;
+  points_.Pass(FaultPoint::kHandOver, channel.generation, Rank(0));
   absl::Status status = c.Send(Words(&header), to, kTransferTimeout);
   if (status.ok()) status = c.Send({losses, 2, DType::kFloat64}, to, kTransferTimeout);
   if (!intervals.empty()) {
@@ -216,9 +221,11 @@ BesideCompletion Executor::Beside(const membership::SendAccumulator& command) {
       status = c.Send({bounds.data(), static_cast<int64_t>(bounds.size()), DType::kInt64}, to,
                       kTransferTimeout);
     }
+    points_.Pass(FaultPoint::kHandingOver, channel.generation, Rank(0));
     if (status.ok()) status = c.Send(Floats(sums.data(), sums.size()), to, kTransferTimeout);
   }
   group_.Finish(channel.generation);
+  points_.Pass(FaultPoint::kHandedOver, channel.generation, Rank(0));
   return status.ok() ? completion : Failed(status);
 }
 
@@ -233,6 +240,7 @@ BesideCompletion Executor::Beside(const membership::ReceiveAccumulator& command)
   double losses[2] = {};
   std::vector<int64_t> bounds;
   Held held;
+  points_.Pass(FaultPoint::kHandOver, channel.generation, Rank(1));
   absl::Status status = c.Receive(Words(&header), from, kTransferTimeout);
   if (status.ok()) status = c.Receive({losses, 2, DType::kFloat64}, from, kTransferTimeout);
   if (status.ok() && (header.intervals < 0 || header.intervals > kMaxIntervals)) {
@@ -244,12 +252,14 @@ BesideCompletion Executor::Beside(const membership::ReceiveAccumulator& command)
     held.sums.resize(parts_.trainer->accumulator().size());
     status =
         c.Receive({bounds.data(), 2 * header.intervals, DType::kInt64}, from, kTransferTimeout);
+    points_.Pass(FaultPoint::kHandingOver, channel.generation, Rank(1));
     if (status.ok()) {
       status = c.Receive(Floats(held.sums.data(), held.sums.size()), from, kTransferTimeout);
     }
   }
   group_.Finish(channel.generation);
   if (!status.ok()) return Failed(status);
+  points_.Pass(FaultPoint::kHandedOver, channel.generation, Rank(1));
   membership::MemberState::Held list;
   list.owner = channel.members[0].incarnation;
   list.position = {Timeline(header.timeline), Step(header.step),

@@ -87,6 +87,14 @@ TEST_CASE("fault: every accepted form is parsed", "[comm]") {
   CHECK((*faults)[3].kind == Fault::Kind::kPace);
   CHECK((*faults)[3].duration == absl::Milliseconds(50));
   CHECK(ParseFaults("")->empty());
+  const auto points = *ParseFaults(
+      "kill@point=vote;kill@gen=2,rank=*,point=compute,nth=5,ms=20;stall@rank=1,point=copy,ms=30");
+  CHECK(points[0].point == FaultPoint::kVote);
+  CHECK(points[0].nth == 1);
+  CHECK(points[1].generation == Generation(2));
+  CHECK(points[1].nth == 5);
+  CHECK(points[1].duration == absl::Milliseconds(20));
+  CHECK(points[2].rank == Rank(1));
 }
 
 TEST_CASE("fault: malformed text is refused with the offending part", "[comm]") {
@@ -94,7 +102,9 @@ TEST_CASE("fault: malformed text is refused with the offending part", "[comm]") 
        {"kill", "boom@gen=1,rank=0,call=1", "kill@gen=1,rank=0", "kill@gen=1,rank=0,call=0",
         "kill@gen=x,rank=0,call=1", "kill@gen=1,rank=0,call=*", "kill@gen=1,rank=0,call=1,ms=5",
         "stall@gen=1,rank=0,call=1", "pace@ms=-1", "kill@gen=1,gen=2,rank=0,call=1",
-        "kill@gen=1,rank=99999999999,call=1", "pace@ms"}) {
+        "kill@gen=1,rank=99999999999,call=1", "pace@ms", "kill@point=nowhere",
+        "kill@point=vote,nth=0", "stall@point=vote", "kill@point=vote,call=1",
+        "fail@gen=1,rank=0,point=vote"}) {
     CAPTURE(text);
     const absl::Status status = ParseFaults("pace@ms=1;" + text).status();
     CHECK(absl::IsInvalidArgument(status));
@@ -119,6 +129,21 @@ TEST_CASE("fault: fail acts at its generation, rank and call, and the peers see 
   CHECK(absl::IsUnavailable(statuses[1]));
   CHECK(world[1].suspects() == std::vector<Rank>{Rank(0)});
   CHECK(absl::IsUnavailable(world[1].Barrier(kPatience)));
+}
+
+TEST_CASE("fault: a point acts at its generation and rank, the n-th time", "[comm]") {
+  FaultPoints points(*ParseFaults("stall@gen=2,rank=1,point=vote,nth=2,ms=30;pace@ms=1"));
+  const auto passes = [&](FaultPoint point, uint64_t generation, int rank) {
+    const absl::Time begin = SystemClock::Get().Now();
+    points.Pass(point, Generation(generation), Rank(rank));
+    return SystemClock::Get().Now() - begin < absl::Milliseconds(30);
+  };
+  CHECK(passes(FaultPoint::kVote, 2, 1));
+  CHECK(passes(FaultPoint::kVote, 2, 0));
+  CHECK(passes(FaultPoint::kVote, 1, 1));
+  CHECK(passes(FaultPoint::kVoted, 2, 1));
+  CHECK_FALSE(passes(FaultPoint::kVote, 2, 1));
+  CHECK(passes(FaultPoint::kVote, 2, 1));
 }
 
 TEST_CASE("fault: others are left alone and get the communicator itself", "[comm]") {

@@ -37,7 +37,19 @@ class RealRun {
   std::string config() const { return dir_ / "c.yaml"; }
 
   // Starts `starling run`. Micro-batches take at least `pace_ms`, so that there is time to disturb.
-  void Start(int workers, std::vector<std::string> more = {}, int pace_ms = 30);
+  // `faults`: more of STARLING_FAULT.
+  void Start(int workers, std::vector<std::string> more = {}, int pace_ms = 30,
+             const std::string& faults = "");
+  // The same as processes of their own: `starling coordinator`, which waits for so many workers,
+  // and `starling-worker`s, by name.
+  void StartCoordinator(int workers, const std::string& faults = "");
+  void StartWorker(const std::string& name, int pace_ms = 30, const std::string& faults = "");
+  void SignalWorker(const std::string& name, int signal);
+  int WaitForWorker(const std::string& name);  // its exit code
+  // SIGKILL to the coordinator alone, or waiting for its death of itself.
+  void KillCoordinator();
+  pid_t pid() const { return pid_; }
+
   // Exit code of the program; fails the test when it does not end in time.
   int WaitForExit();
   void Signal(int signal);  // to the program
@@ -47,6 +59,8 @@ class RealRun {
 
   // Waits until the ledger has `step` or later. Fails the test after a minute.
   void WaitForStep(int64_t step);
+  // Waits until there is such an event. Fails the test after a minute.
+  void WaitForEvent(const std::string& event);
   // Waits until standard error holds this text. Fails the test after a minute.
   void WaitUntilSaid(const std::string& text);
   // Waits until so many members are active; returns the status. Looks whenever a file of the run
@@ -65,9 +79,13 @@ class RealRun {
 
   // The surviving history: every step from 1 to `steps` once, each with every micro-batch once, a
   // digest on each step but a view's last, samples without gap, and no copy that differed.
-  void CheckLedger(int64_t steps) const;
+  // Lines of steps that were decided while no coordinator was there have none: `away`.
+  void CheckLedger(int64_t steps, bool away = false) const;
   std::map<int64_t, std::filesystem::path> Checkpoints() const;  // complete ones by step
   std::map<int64_t, double> Losses() const;  // by step, of the surviving history
+  // The losses are those of `calm`: only the order of sums differs.
+  // Nobody wrote them down for steps that were decided while no coordinator was there.
+  void CheckSameCurve(const std::map<int64_t, double>& calm, bool away = false) const;
 
  private:
   std::optional<nlohmann::json> TryStatus();
@@ -75,7 +93,8 @@ class RealRun {
   TempDir dir_;
   std::string run_;
   pid_t pid_ = 0;
-  std::optional<Watch> watch_;  // of the last Start
+  std::map<std::string, pid_t> workers_;  // started by StartWorker
+  std::optional<Watch> watch_;            // of the last Start
   int starts_ = 0;
 };
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -21,15 +20,6 @@ namespace {
 
 using testing::ProgramResult;
 using testing::RealRun;
-
-// The same micro-batches whoever computes them: only the order of sums differs.
-void CheckSameCurve(const std::map<int64_t, double>& a, const std::map<int64_t, double>& b) {
-  REQUIRE(a.size() == b.size());
-  for (const auto& [step, loss] : a) {
-    INFO("step " << step << ": " << loss << " and " << b.at(step));
-    CHECK(std::abs(loss - b.at(step)) < 1e-3 * loss);
-  }
-}
 
 std::filesystem::path PartOf(const std::filesystem::path& checkpoint) {
   for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
@@ -77,7 +67,7 @@ TEST_CASE("run: kills and joins leave the curve and the books as they would have
   run.CheckLedger(kSteps);
   CHECK(run.CountEvents("lost") == 4);
   CHECK(run.CountEvents("restore") == 0);
-  CheckSameCurve(calm.Losses(), run.Losses());
+  run.CheckSameCurve(calm.Losses());
 
   // A finished run has nothing left to do.
   run.Start(3);
@@ -170,6 +160,14 @@ TEST_CASE("run: when everything was killed it goes on from the last checkpoint",
   run.CheckLedger(30);
   CHECK(run.CountEvents("restore") == 1);
   CHECK_FALSE(absl::StrContains(run.said(), "starts from step 0"));
+}
+
+TEST_CASE("run: the last checkpoint waits for a disk that is behind", "[multiproc]") {
+  RealRun run(8, "", "checkpoint: {every_steps: 1}\n");
+  run.Start(2, {}, 0, "stall@point=part_written,ms=500");
+  CHECK(run.WaitForExit() == 0);
+  CHECK(run.Checkpoints().contains(8));
+  CHECK(run.CountEvents("checkpoint_failed") > 0);
 }
 
 TEST_CASE("run: a damaged checkpoint is named, and training goes on from the one before it",

@@ -11,12 +11,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "starling/base/clock.h"
 #include "starling/base/fs.h"
+#include "starling/comm/fault.h"
 #include "starling/membership/coordinator_core.h"
 #include "starling/rpc/requests.h"
 
@@ -43,6 +45,7 @@ struct DriverOptions {
   uint64_t seed = 0;           // for manifests
   int keep_checkpoints = 3;
   bool adopt = false;  // a person says: continue from whatever members of a lost journal report
+  std::vector<comm::Fault> faults;  // those at points of manifests act
   Fs* fs = &RealFs();
   const Clock* clock = &SystemClock::Get();
 

@@ -77,6 +77,7 @@ struct Snapshot {  // copy what this rank writes; the writing goes on in the bac
   Rank rank;
   int members = 1;
   int64_t updates = 0;
+  bool last = false;  // nothing is computed after it: it waits for a slow disk instead of failing
 };
 
 using Command = std::variant<InitializeFromSeed, LoadCheckpoint, Connect, CopyState, Compute,

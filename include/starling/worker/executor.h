@@ -110,6 +110,8 @@ class Executor {
   membership::Completion FromStatus(const absl::Status& status, Generation generation);
   train::UpdateScalars Scalars(double learning_rate, double clip_factor, int64_t update) const;
   void MeasureSpeed(absl::Duration spent);
+  // The training thread passes a point in its view.
+  void Pass(comm::FaultPoint point) { points_.Pass(point, view_->generation, rank_); }
   // At the first piece of a step's work in a new view: logs how long there was none.
   void LogStall();
 
@@ -161,7 +163,9 @@ class Executor {
   Measured measured_;
   absl::Time worked_at_ = absl::InfinitePast();  // end of the last piece of a step's work …
   Generation worked_in_;                         // … and its view
+  Rank rank_;                                    // in it
   absl::Duration pace_;                          // fault injection: least time of a micro-batch
+  comm::FaultPoints points_;                     // … and where to die or to wait
   std::atomic<int64_t> progress_{0};
   std::atomic<double> speed_{0};
   std::unique_ptr<checkpoint::AsyncWriter> writer_;
