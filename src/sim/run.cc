@@ -1,4 +1,4 @@
-#include "sim/run.h"
+#include "starling/sim/run.h"
 
 #include <algorithm>
 #include <utility>
