@@ -244,6 +244,9 @@ void Communicator::MeetVote(Meeting& meeting) {
   }
   fact.result = result;
   world_->Tell([&](Checker& c) { c.OnDecided(fact); });
+  world_->decided_votes_[{result.generation, result.at}] = result.After();
+  if (world_->decided_votes_.size() > 64)
+    world_->decided_votes_.erase(world_->decided_votes_.begin());
   if (world_->on_decided) world_->on_decided(result);
   const std::map<Incarnation, Guest> guests = meeting.guests;
   for (const auto& [worker, guest] : guests) {

@@ -48,6 +48,8 @@ void World::Do(SimWorker& worker, const membership::WorkerOutput& output) {
     background_->Add(worker, beside->command);
   } else if (const auto* close = std::get_if<membership::Close>(&output)) {
     worker.closed = std::max(worker.closed, close->generation);
+    if (worker.active) worker.stalled_at = queue_.now();
+    worker.active = false;
     const bool network =
         worker.running && (std::holds_alternative<membership::Connect>(*worker.running) ||
                            std::holds_alternative<membership::CopyState>(*worker.running) ||
@@ -177,6 +179,21 @@ void World::DoCompute(SimWorker& worker, const membership::Compute& command) {
   model.accumulator_at = command.position;
   ++model.accumulator[command.index];
   ++computed_;
+  recomputed_ += SeenBefore(command) ? 1 : 0;
+}
+
+bool World::SeenBefore(const membership::Compute& command) {
+  constexpr size_t kKept = 4;
+  const std::pair key(command.position.step, command.position.attempt);
+  if (seen_.size() == kKept && key < seen_.begin()->first)
+    return true;  // run again after a restore
+  const auto [it, added] = seen_.try_emplace(key);
+  if (added) it->second.resize(static_cast<size_t>(options_.protocol.micro_batches));
+  auto seen = it->second[static_cast<size_t>(command.index)];
+  const bool before = seen;
+  seen = true;
+  if (seen_.size() > kKept) seen_.erase(seen_.begin());
+  return before;
 }
 
 void World::DoApply(SimWorker& worker, const membership::Apply& command) {
