@@ -179,7 +179,9 @@ class EachMicroBatchOnce : public Checker {
       Fail(absl::StrCat("I7: ", ToHex(fact.worker), " follows a vote after ",
                         ToString(fact.result.at), " that was never decided"));
     }
-    if (fact.result.outcome == Outcome::kCommit) Compare(fact.result, fact.sum, "was applied with");
+    if (fact.result.outcome != Outcome::kCommit || fact.reduced == verified_) return;
+    verified_ = fact.reduced;  // one object for all ranks
+    Compare(fact.result, fact.reduced->sum, "was applied with");
   }
 
  private:
@@ -198,6 +200,7 @@ class EachMicroBatchOnce : public Checker {
                         " different micro-batches of ", run_->micro_batches));
     }
   }
+  std::shared_ptr<const Reduced> verified_;
   std::set<int64_t> votes_;  // the modelled communicator numbers them
 };
 

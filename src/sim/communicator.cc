@@ -84,12 +84,16 @@ void Communicator::Arrive(SimWorker& worker, const Command& command) {
   }
   meeting.guests[self] = Guest{worker.command, command};
   std::vector<Incarnation> gone;
-  for (Incarnation member : meeting.expected) {
-    if (Gone(member, g)) gone.push_back(member);
+  const bool complete = meeting.guests.size() == meeting.expected.size();
+  if (meeting.gone || complete || meeting.guests.size() == 1) {
+    for (Incarnation member : meeting.expected) {
+      if (Gone(member, g)) gone.push_back(member);
+    }
   }
   if (!gone.empty()) {
+    meeting.gone = true;
     FailGuests(meeting, "a peer is gone", gone, Incarnation());
-  } else if (meeting.guests.size() == meeting.expected.size()) {
+  } else if (complete) {
     meeting.met = true;
     Meet(meeting);
   }
@@ -121,8 +125,9 @@ void Communicator::Finish(Incarnation worker, const Guest& guest, Completion don
 void Communicator::MeetConnect(Meeting& meeting) {
   std::map<Incarnation, std::vector<Incarnation>> failed;
   for (Incarnation a : meeting.expected) {
+    const SimWorker* from = world_->Find(a);
+    if (from == nullptr || from->unreachable.empty()) continue;
     for (Incarnation b : meeting.expected) {
-      const SimWorker* from = world_->Find(a);
       const SimWorker* to = world_->Find(b);
       if (from && to && from->unreachable.contains(to->member.name)) failed[a].push_back(b);
     }
@@ -184,8 +189,13 @@ void Communicator::MeetReduce(Meeting& meeting) {
     }
     for (const auto& [index, times] : model.accumulator) reduced.sum[index] += times;
   }
+  for (const auto& [index, times] : reduced.sum) {
+    reduced.bits = Mix64(reduced.bits ^
+                         Mix64(static_cast<uint64_t>(index) * 64 + static_cast<uint64_t>(times)));
+  }
+  const auto shared = std::make_shared<const Reduced>(std::move(reduced));
   for (const auto& [worker, guest] : meeting.guests) {
-    world_->Find(worker)->model.reduced = reduced;
+    world_->Find(worker)->model.reduced = shared;
     Finish(worker, guest, {});
   }
 }
@@ -278,6 +288,7 @@ void Communicator::Leave(Incarnation worker, Generation up_to, bool died) {
   closed_[worker] = std::max(closed_[worker], up_to);
   for (auto& [key, meeting] : meetings_) {
     if (!meeting.expected.contains(worker) || !Gone(worker, std::get<0>(key))) continue;
+    meeting.gone = true;
     FailGuests(meeting, died ? "connection reset" : "the peer closed the generation", {worker},
                worker);
   }

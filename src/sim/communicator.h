@@ -35,6 +35,7 @@ class Communicator {
     std::set<Incarnation> expected;
     std::map<Incarnation, Guest> guests;
     bool met = false;
+    bool gone = false;  // one of them has left: it fails
   };
   // The secret of a generation tells apart what a lost journal numbers alike: its first member
   // does.

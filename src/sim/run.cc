@@ -279,8 +279,8 @@ class Swarm {
       world_.CutLink(slot, false);
       world_.Resume(slot);
       world_.Slow(slot, 1);
-      for (int other = 0; other < slot; ++other) world_.CutPeers(slot, other, false);
     }
+    world_.HealPeers();
     world_.KillCoordinatorAfter(1'000'000'000);
     restarts_ = true;
     const membership::Options& p = world_.options().protocol;

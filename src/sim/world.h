@@ -117,7 +117,8 @@ class World {
   void ResetStream(int slot);
   void CutLink(int slot, bool cut);       // to the coordinator: silence, no error
   void CutPeers(int a, int b, bool cut);  // no new data connections between two workers
-  void BreakCollective(int slot);         // a data connection resets, everybody lives
+  void HealPeers();
+  void BreakCollective(int slot);  // a data connection resets, everybody lives
   void StartCoordinator();
   void KillCoordinator();
   // The next `outputs` are done, then it dies; a record under way may be torn.
@@ -219,8 +220,10 @@ class World {
   std::unique_ptr<class Communicator> communicator_;
   std::unique_ptr<class Background> background_;
   std::map<Incarnation, std::unique_ptr<SimWorker>> workers_;
+  std::map<int, std::vector<SimWorker*>> lives_;  // by slot: those alive, oldest first
   std::map<uint64_t, SimStream> streams_;
-  std::set<int> cut_;  // slots whose link to the coordinator is cut
+  std::map<Registration, uint64_t> stream_ids_;  // of this life
+  std::set<int> cut_;                            // slots whose link to the coordinator is cut
   uint64_t next_stream_ = 1;
   uint64_t next_incarnation_ = 1;
   uint64_t next_token_ = 0;

@@ -30,6 +30,7 @@ void World::StartCoordinator() {
   if (!ledger_.empty()) restored.ledger_last = ledger_.back().version;
   ++life_;
   next_registration_ = 1;
+  stream_ids_.clear();
   outputs_left_.reset();
   ended_.reset();
   Trace(absl::StrCat("coordinator starts, life ", life_));

@@ -31,12 +31,9 @@ void World::ResetStream(int slot) {
 }
 
 void World::CutLink(int slot, bool cut) {
+  if (cut ? !cut_.insert(slot).second : cut_.erase(slot) == 0) return;
   Trace(absl::StrCat(cut ? "cut " : "heal ", "link of w", slot));
-  if (cut) {
-    cut_.insert(slot);
-    return;
-  }
-  cut_.erase(slot);
+  if (cut) return;
   for (auto& [id, stream] : streams_) {
     SimWorker& worker = *workers_.at(stream.worker);
     if (worker.slot != slot) continue;
@@ -60,6 +57,7 @@ void World::Connect(SimWorker& worker, Micros delay) {
     stream.id = id;
     stream.registration = Registration(next_registration_++);
     stream.life = life_;
+    stream_ids_[stream.registration] = id;
     stream.worker = w.member.incarnation;
     w.stream = id;
     ToWorkerCore(w, membership::StreamOpened{});
@@ -219,10 +217,8 @@ void World::CloseEnd(SimStream& stream, bool coordinator_end) {
 }
 
 SimStream* World::StreamOf(Registration registration) {
-  for (auto it = streams_.rbegin(); it != streams_.rend(); ++it) {
-    if (it->second.life == life_ && it->second.registration == registration) return &it->second;
-  }
-  return nullptr;
+  const auto it = stream_ids_.find(registration);
+  return it == stream_ids_.end() ? nullptr : &streams_.at(it->second);
 }
 
 }  // namespace starling::sim

@@ -18,10 +18,7 @@ namespace {
 constexpr uint64_t kSeedChain = 0x5eed;
 
 uint64_t ChainOf(uint64_t chain, const Reduced& reduced) {
-  for (const auto& [index, times] : reduced.sum) {
-    chain = Mix64(chain ^ Mix64(static_cast<uint64_t>(index) * 64 + static_cast<uint64_t>(times)));
-  }
-  return Mix64(chain + reduced.generation.value());
+  return Mix64(Mix64(chain ^ reduced.bits) + reduced.generation.value());
 }
 
 }  // namespace
@@ -211,7 +208,7 @@ void World::DoApply(SimWorker& worker, const membership::Apply& command) {
                         " without its reduced sums"));
       return;
     }
-    fact.sum = model.reduced->sum;
+    fact.reduced = model.reduced;
     model.chain = ChainOf(model.chain, *model.reduced);
     model.updates = result.update;
   } else if (result.outcome == Outcome::kSkip) {
