@@ -318,8 +318,7 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
     witnessed_.clear();
     std::vector<Version> undone;  // they are of no history that could be settled any more
     for (const auto& [version, attempt] : attempts_) {
-      const bool kept = attempt.writing || Mutated(Mutation::kUndonePartsKept);
-      if (version > settled_ && !kept) undone.push_back(version);
+      if (version > settled_ && !attempt.writing) undone.push_back(version);
     }
     for (const Version& version : undone) FailAttempt(version, "", "a restore undid its step");
     settled_ = {form.position.timeline, form.position.step};

@@ -29,7 +29,6 @@ enum class Mutation {
   kSurveyCutShort,
   kClaimsComputedAgain,
   kManifestUnsettled,
-  kUndonePartsKept,
   kEnd,
 };
 

@@ -83,9 +83,13 @@ void Communicator::Arrive(SimWorker& worker, const Command& command) {
     return;
   }
   meeting.guests[self] = Guest{worker.command, command};
+  const std::shared_ptr<const membership::View> meeting_view = meeting.view;
   std::vector<Incarnation> gone;
   const bool complete = meeting.guests.size() == meeting.expected.size();
-  if (meeting.gone || complete || meeting.guests.size() == 1) {
+  if (meeting.gone) {  // the others know
+    return FailGuest(meeting, self, meeting.guests.at(self), "a peer is gone");
+  }
+  if (complete || meeting.guests.size() == 1) {
     for (Incarnation member : meeting.expected) {
       if (Gone(member, g)) gone.push_back(member);
     }
@@ -96,6 +100,11 @@ void Communicator::Arrive(SimWorker& worker, const Command& command) {
   } else if (complete) {
     meeting.met = true;
     Meet(meeting);
+    // All have completed what they took part in before.
+    std::erase_if(meetings_, [&](const auto& entry) {
+      const auto& [generation, kind, earlier, first] = entry.first;
+      return generation == g && earlier < turn && entry.second.view == meeting_view;
+    });
   }
 }
 
@@ -268,25 +277,34 @@ void Communicator::MeetVote(Meeting& meeting) {
 
 void Communicator::FailGuests(Meeting& meeting, const std::string& reason,
                               std::vector<Incarnation> suspects, Incarnation except) {
+  meeting.suspects = std::move(suspects);
   for (const auto& [worker, guest] : meeting.guests) {
-    if (worker == except) continue;
-    SimWorker* process = world_->Find(worker);
-    if (process == nullptr || process->command != guest.command || !process->running) continue;
-    // A collective that all have entered may complete here and fail there.
-    if (meeting.met && world_->random().Chance(std::max(0.5, world_->options().late_completion)))
-      continue;
-    Completion done{.ok = false, .reason = reason};
-    for (Incarnation suspect : suspects) {
-      if (dead_.contains(suspect)) done.suspects.push_back(suspect);
-    }
-    world_->Complete(*process, guest.command, world_->random().Between(200, 5000), std::move(done));
+    if (worker != except) FailGuest(meeting, worker, guest, reason);
   }
+}
+
+void Communicator::FailGuest(const Meeting& meeting, Incarnation worker, const Guest& guest,
+                             const std::string& reason) {
+  SimWorker* process = world_->Find(worker);
+  if (process == nullptr || process->command != guest.command || !process->running) return;
+  // A collective that all have entered may complete here and fail there.
+  if (meeting.met && world_->random().Chance(std::max(0.5, world_->options().late_completion)))
+    return;
+  Completion done{.ok = false, .reason = reason};
+  for (Incarnation suspect : meeting.suspects) {
+    if (dead_.contains(suspect)) done.suspects.push_back(suspect);
+  }
+  world_->Complete(*process, guest.command, world_->random().Between(200, 5000), std::move(done));
 }
 
 void Communicator::Leave(Incarnation worker, Generation up_to, bool died) {
   if (died) dead_.insert(worker);
   closed_[worker] = std::max(closed_[worker], up_to);
   for (auto& [key, meeting] : meetings_) {
+    if (meeting.gone) {  // its guests know; a later death is what they would see
+      if (died && meeting.expected.contains(worker)) meeting.suspects.push_back(worker);
+      continue;
+    }
     if (!meeting.expected.contains(worker) || !Gone(worker, std::get<0>(key))) continue;
     meeting.gone = true;
     FailGuests(meeting, died ? "connection reset" : "the peer closed the generation", {worker},

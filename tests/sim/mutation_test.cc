@@ -41,7 +41,6 @@ constexpr Bug kBugs[] = {
     {Mutation::kSurveyCutShort, "the survey does not wait for the last answer"},
     {Mutation::kClaimsComputedAgain, "claimed micro-batches are assigned again"},
     {Mutation::kManifestUnsettled, "a manifest is written before its step is settled"},
-    {Mutation::kUndonePartsKept, "parts of a step that a restore undid become a checkpoint"},
 };
 static_assert(std::size(kBugs) == static_cast<size_t>(Mutation::kEnd) - 1);
 
