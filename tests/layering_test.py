@@ -12,7 +12,7 @@ import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LAYERS = ("base plan membership data comm checkpoint rpc coordinator model optim train worker config"
+LAYERS = ("base plan membership data comm checkpoint sim rpc coordinator model optim train worker config"
           " cli").split()
 TORCH = {"model", "optim", "train"}
 

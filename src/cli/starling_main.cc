@@ -19,6 +19,7 @@ void AddVerbs(CLI::App& app, int* exit_code) {
   AddResize(app, exit_code);
   AddCheckpoint(app, exit_code);
   AddChaos(app, exit_code);
+  AddSimulate(app, exit_code);
   AddVersion(app, exit_code);
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "membership/codes.h"
+#include "membership/mutation.h"
 #include "starling/membership/coordinator_core.h"
 
 namespace starling::membership {
@@ -103,6 +104,7 @@ void CoordinatorCore::Settle() {
 
 // The newest step that every member of the view reported, or that the view began with.
 Step CoordinatorCore::AllReported() const {
+  if (Mutated(Mutation::kSettledEarly)) return position_.step;
   return report_counts_.empty() ? position_.step : report_counts_.begin()->first;
 }
 
@@ -168,7 +170,7 @@ void CoordinatorCore::TryManifests() {
     if (settled_ < version && phase_ != Phase::kRunning && version.timeline == timeline_) {
       WriteSettled(version.step, /*wait_for_digest=*/false);
     }
-    if (settled_ < version) continue;
+    if (settled_ < version && !Mutated(Mutation::kManifestUnsettled)) continue;
     attempt.writing = true;
     WriteManifest manifest{.version = version,
                            .generation = attempt.generation,

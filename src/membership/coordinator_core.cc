@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "membership/codes.h"
+#include "membership/mutation.h"
 #include "starling/base/exit_codes.h"
 #include "starling/base/status.h"
 
@@ -66,7 +67,9 @@ CoordinatorCore::CoordinatorCore(Options options, RestoredState restored, absl::
     : options_(std::move(options)),
       secrets_(std::move(secrets)),
       restored_(std::move(restored)),
-      term_(restored_.term.Next()),
+      term_(Mutated(Mutation::kTermNotRaised) && restored_.term.value() > 0
+                ? restored_.term
+                : restored_.term.Next()),
       now_(now),
       phase_since_(now),
       next_generation_(restored_.generations_up_to.Next()),
@@ -247,7 +250,7 @@ void CoordinatorCore::CheckSurvey() {
   for (Incarnation incarnation : troubled_) {
     if (Lost(tracks_.at(incarnation))) awaited_.erase(incarnation);
   }
-  if (!awaited_.empty()) return;
+  if (awaited_.size() > (Mutated(Mutation::kSurveyCutShort) ? 1 : 0)) return;
   DropUnreachable();
   FormNext();
 }
@@ -257,7 +260,7 @@ void CoordinatorCore::CheckForming() {
     const MemberTrack& track = tracks_.at(incarnation);
     if (Lost(track)) return StartSurvey(absl::StrCat(NameOf(incarnation), " ", track.lost_reason));
   }
-  if (awaited_.empty()) return ActivateView();
+  if (awaited_.size() <= (Mutated(Mutation::kActivatedUnready) ? 1 : 0)) return ActivateView();
   absl::Time moved = absl::InfinitePast();
   for (Incarnation incarnation : awaited_) {
     const Session* session = SessionOf(incarnation);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "membership/mutation.h"
 #include "starling/membership/coordinator_core.h"
 
 namespace starling::membership {
@@ -67,6 +68,7 @@ void CoordinatorCore::CheckPlannedChange(bool leavers) {
 void CoordinatorCore::Propose(std::vector<Member> members, size_t staying, std::string reason) {
   Proposal proposal;
   const Generation number = TakeGeneration();
+  if (Mutated(Mutation::kProposalNumberReused)) next_generation_ = number;
   proposal.view = std::make_shared<View>(View{number, std::move(members)});
   proposal.secret = secrets_(number);
   proposal.staying = staying;
@@ -109,7 +111,8 @@ bool CoordinatorCore::CopiesAreCurrent() const {
   const std::vector<Incarnation> newcomers = NewcomersOf(*proposal_);
   return std::all_of(newcomers.begin(), newcomers.end(), [&](Incarnation newcomer) {
     const auto copy = copied_.find(newcomer);
-    return copy != copied_.end() && copy->second == position_.version();
+    return copy != copied_.end() &&
+           (copy->second == position_.version() || Mutated(Mutation::kStaleCopyHolds));
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "membership/codes.h"
+#include "membership/mutation.h"
 #include "starling/membership/coordinator_core.h"
 
 namespace starling::membership {
@@ -82,6 +83,7 @@ std::optional<Refused> CoordinatorCore::RefusalFor(const Register& m) const {
     return Refused{kConfig, absl::StrCat("the worker belongs to run '", m.run_id,
                                          "', this is run '", options_.run_id, "'")};
   }
+  if (Mutated(Mutation::kFencedReturns)) return std::nullopt;
   if (fenced_.contains(m.member.incarnation)) {
     return Refused{kFenced, "this incarnation was dropped from the run; start the worker anew"};
   }
@@ -185,6 +187,7 @@ void CoordinatorCore::OnNewerView(const Register& m) {
 
 // A name has one life at a time: the newer one is what the launcher means.
 void CoordinatorCore::EndOlderNamesake(const Member& member) {
+  if (Mutated(Mutation::kNameCountedTwice)) return;
   std::vector<Registration> older;
   for (const auto& [registration, session] : sessions_) {
     if (session.member.name == member.name && session.member.incarnation != member.incarnation) {
@@ -491,7 +494,8 @@ std::vector<Incarnation> CoordinatorCore::Newcomers() const {
     const Incarnation incarnation = session.member.incarnation;
     const bool held = (session.held_until > now_ && may_hold_off) ||
                       (session.put_off_until > now_ && phase_ != Phase::kGathering);
-    if (IsMember(incarnation) || fenced_.contains(incarnation) || held) continue;
+    const bool fenced = fenced_.contains(incarnation) && !Mutated(Mutation::kFencedReturns);
+    if (IsMember(incarnation) || fenced || held) continue;
     if (reported_view_ && reported_view_->RankOf(incarnation)) continue;
     found.push_back(incarnation);
   }

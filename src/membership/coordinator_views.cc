@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "membership/codes.h"
+#include "membership/mutation.h"
 #include "starling/membership/coordinator_core.h"
 
 namespace starling::membership {
@@ -212,7 +213,8 @@ void CoordinatorCore::FillBeginning(const Decision& decision, const View& view, 
       const bool holds = std::find(decision.holders.begin(), decision.holders.end(),
                                    view.members[r].incarnation) != decision.holders.end();
       const auto copy = copied_.find(view.members[r].incarnation);
-      const bool copied = copy != copied_.end() && copy->second == decision.position.version();
+      const bool copied = copy != copied_.end() && (copy->second == decision.position.version() ||
+                                                    Mutated(Mutation::kStaleCopyHolds));
       if (copied && !holds) continue;  // it has what it needs, and gives to nobody yet
       (holds ? donors : receivers).push_back(Rank(static_cast<int32_t>(r)));
     }
@@ -260,7 +262,9 @@ void CoordinatorCore::FillWork(const Decision& decision, const View& view, Form*
     speeds.push_back(session == nullptr ? 0 : Quantise(session->speed));
   }
   FillHeld(decision, view, form);
-  for (const plan::IntervalSet& claim : form->claims) pending.Remove(claim);
+  for (const plan::IntervalSet& claim : form->claims) {
+    if (!Mutated(Mutation::kClaimsComputedAgain)) pending.Remove(claim);
+  }
   form->assignment = plan::Assign(pending, speeds);
 }
 
@@ -275,9 +279,12 @@ void CoordinatorCore::FillHeld(const Decision& decision, const View& view, Form*
       continue;
     }
     for (const MemberState::Held& held : track->second.answer->held) {
-      if (!(held.position == decision.position) || view.RankOf(held.owner)) continue;
+      const bool stale =
+          !(held.position == decision.position) && !Mutated(Mutation::kStaleHandOver);
+      if (stale || view.RankOf(held.owner)) continue;
       if (!counted.insert(held.owner).second) continue;
       form->claims[r].Add(held.micro_batches);
+      if (Mutated(Mutation::kLeaverForgotten)) continue;
       form->merge.push_back({Rank(static_cast<int32_t>(r)), held.owner});
     }
   }
@@ -293,7 +300,11 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
   copied_.clear();
   const std::shared_ptr<const View> old_view = view_;
   const std::map<Incarnation, MemberTrack> old_tracks = std::move(tracks_);
-  PersistRecord(std::move(record));
+  if (Mutated(Mutation::kFormNotPersisted)) {
+    restored_.Fold(record);
+  } else {
+    PersistRecord(std::move(record));
+  }
   if (old_view) FailAttemptsOfLost(*old_view);
   failed_attempts_.clear();
 
@@ -305,6 +316,11 @@ void CoordinatorCore::EnterView(const Form& form, FormRecord record) {
                  /*wait_for_digest=*/false);
     lines_.clear();
     witnessed_.clear();
+    std::vector<Version> undone;  // they are of no history that could be settled any more
+    for (const auto& [version, attempt] : attempts_) {
+      if (version > settled_ && !attempt.writing) undone.push_back(version);
+    }
+    for (const Version& version : undone) FailAttempt(version, "", "a restore undid its step");
     settled_ = {form.position.timeline, form.position.step};
   }
   const bool same_step = form.position == position_;  // else what the lost had computed is in
@@ -394,10 +410,11 @@ void CoordinatorCore::SortSessions() {
 
 Generation CoordinatorCore::TakeGeneration() {
   if (next_generation_ > restored_.generations_up_to) {
-    PersistRecord(GenerationsRecord{Generation(next_generation_.value() + kGenerationBlock - 1)});
+    const GenerationsRecord block{Generation(next_generation_.value() + kGenerationBlock - 1)};
+    if (!Mutated(Mutation::kGenerationNotReserved)) PersistRecord(block);
   }
   const Generation taken = next_generation_;
-  next_generation_ = taken.Next();
+  next_generation_ = Mutated(Mutation::kGenerationReused) ? taken : taken.Next();
   return taken;
 }
 
@@ -406,7 +423,7 @@ std::optional<RestoreSource> CoordinatorCore::NewestCheckpoint() const {
   std::optional<RestoreSource> newest;
   for (const CheckpointRecord& checkpoint : restored_.checkpoints) {
     if (restored_.bad_checkpoints.contains(checkpoint.folder) ||
-        !OnAncestry(ancestry, checkpoint.version)) {
+        (!OnAncestry(ancestry, checkpoint.version) && !Mutated(Mutation::kRestoreOffAncestry))) {
       continue;
     }
     if (!newest || newest->version.step <= checkpoint.version.step) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "membership/mutation.h"
 
 namespace starling::membership {
 namespace {
@@ -58,6 +59,7 @@ Decision Decide(const DecideInput& input) {
                          (state.has_reduced || decision.result->outcome != Outcome::kCommit);
     if (!there && !follows) continue;
     decision.holders.push_back(incarnation);
+    if (Mutated(Mutation::kOldClaims) && !there) decision.claims[incarnation] = state.accumulated;
     if (there) {
       decision.updates = state.updates;
       if (!state.accumulated.empty()) decision.claims[incarnation] = state.accumulated;

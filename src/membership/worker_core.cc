@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "membership/codes.h"
+#include "membership/mutation.h"
 
 namespace starling::membership {
 namespace {
@@ -328,9 +329,11 @@ void WorkerCore::Adopt(const VoteResult& result) {
   state_.pending_result.reset();
   state_.has_reduced = false;
   state_.accumulated = {};
-  std::erase_if(state_.held,
-                [&](const MemberState::Held& held) { return held.position < state_.position; });
-  accumulator_spoilt_ = true;
+  std::erase_if(state_.held, [&](const MemberState::Held& held) {
+    return held.position < state_.position && !Mutated(Mutation::kStaleHandOver);
+  });
+  accumulator_spoilt_ =
+      result.outcome != Outcome::kRepeat || !Mutated(Mutation::kRepeatKeepsAccumulator);
   checkpoint_asked_ = result.outcome != Outcome::kRepeat && result.checkpoint_requested;
   speeds_ = result.speeds;
 }
@@ -376,7 +379,8 @@ void WorkerCore::Advance() {
   if (running_ && hand_over_ && phase_ == Phase::kActive && UsesNetwork(*running_)) {
     return HandOverAccumulator();
   }
-  if (running_ || phase_ == Phase::kStopped) return;
+  const bool hasty = Mutated(Mutation::kVoteAfterAnswer) && phase_ == Phase::kRevoked;
+  if ((running_ && !hasty) || phase_ == Phase::kStopped) return;
   switch (phase_) {
     case Phase::kRevoked:
       if (survey_) AnswerSurvey();
@@ -395,6 +399,7 @@ void WorkerCore::Advance() {
 }
 
 void WorkerCore::AnswerSurvey() {
+  if (Mutated(Mutation::kLastResultDropped)) state_.last_result.reset();
   Send(SurveyAnswer{*survey_, state_, {unsettled_.begin(), unsettled_.end()}});
   survey_.reset();
 }
@@ -420,7 +425,7 @@ void WorkerCore::AdvanceForming() {
     return Start(CopyState{f.view->generation, f.transfers, f.position.version()});
   }
   if (!state_.complete) {  // a newcomer that the Form sends nothing: it copied before
-    if (!copy_ || copy_->version != f.position.version()) {
+    if (!copy_ || (copy_->version != f.position.version() && !Mutated(Mutation::kStaleCopyHolds))) {
       Send(CommFailed{generation(), "the copy that the view counts on is not here", {}});
       CloseUpTo(generation(), "the copy is not here");
       phase_ = Phase::kRevoked;
@@ -440,7 +445,7 @@ bool WorkerCore::MergeDue() {
   plan::IntervalSet expected = state_.accumulated;
   std::vector<Incarnation> owners;
   for (const MemberState::Held& held : state_.held) {
-    if (!(held.position == state_.position)) continue;
+    if (!(held.position == state_.position) && !Mutated(Mutation::kStaleHandOver)) continue;
     if (std::find(f.merge.begin(), f.merge.end(), Merge{*rank_, held.owner}) == f.merge.end()) {
       continue;
     }
@@ -494,6 +499,10 @@ void WorkerCore::AdvanceActive() {
   }
   const int64_t update = state_.updates + 1;
   if (!state_.has_reduced) return Start(Reduce{generation(), state_.position, update});
+  if (Mutated(Mutation::kApplyBeforeVote)) {
+    return Start(Apply{
+        {.generation = generation(), .at = state_.position, .update = update, .speeds = speeds_}});
+  }
   Start(Vote{generation(), state_.position, update, state_.accumulated.count(),
              state_.accumulated.MixSum(), request_checkpoint_});
 }
@@ -505,7 +514,8 @@ void WorkerCore::BeginStep() {
 
 void WorkerCore::KeepLine(const VoteResult& result) {
   unsettled_.push_back(LedgerLine{result.After().version(), result.generation, line_,
-                                  result.outcome == Outcome::kSkip, std::nullopt});
+                                  result.outcome == Outcome::kSkip && !Mutated(Mutation::kSkipLost),
+                                  std::nullopt});
   if (unsettled_.size() > kMaxUnsettled) unsettled_.pop_front();
 }
 

@@ -1,7 +1,7 @@
 // Random runs: every invariant of protocol.md §10 holds for every seed, and a seed replays exactly.
 #include <catch2/catch_test_macros.hpp>
 
-#include "sim/run.h"
+#include "starling/sim/run.h"
 
 namespace starling::sim {
 

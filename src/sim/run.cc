@@ -1,6 +1,9 @@
-#include "sim/run.h"
+#include "starling/sim/run.h"
 
 #include <algorithm>
+#include <deque>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,35 +38,68 @@ enum Fault {
   kFaults,
 };
 
+// By Fault; then the rates that are part of the world.
+constexpr const char* kNames[] = {"crash",       "pause",      "zombie",
+                                  "slow",        "drain",      "preemption",
+                                  "coordinator", "torn",       "coordinator-pause",
+                                  "journal",     "stream",     "link",
+                                  "peers",       "collective", "bad-checkpoint",
+                                  "checkpoint",  "resize",     "everybody",
+                                  "skip",        "repeat",     "disk",
+                                  "late",        "stale"};
+static_assert(std::string_view(kNames[kEverybodyDies]) == "everybody");
+
+Micros ToMicros(double seconds) { return static_cast<Micros>(seconds * kSecond); }
+
 class Swarm {
  public:
   explicit Swarm(const Options& options)
       : random_(options.seed * 3 + 1), world_(Choose(options, &random_)) {
     world_.trace = options.trace;
-    for (int f = 0; f < kFaults; ++f) enabled_.push_back(random_.Chance(0.4));
+    for (int f = 0; f < kFaults; ++f) {
+      const bool picked = random_.Chance(0.4);
+      enabled_.push_back(options.faults ? options.faults->contains(kNames[f]) : picked);
+      if (enabled_.back()) any_ = true;
+    }
     pause_between_ = random_.Between(100'000, 3 * kSecond);
     restart_delay_ = random_.Between(50'000, 2 * kSecond);
     restarts_ = random_.Chance(0.8);
+    if (options.seconds) {
+      seconds_ = ToMicros(*options.seconds);
+      restarts_ = true;
+      // A cluster of any size makes progress between two faults.
+      const membership::Options& p = world_.options().protocol;
+      const Micros step = world_.options().micro_batch * p.micro_batches / world_.options().slots;
+      pause_between_ = std::max(pause_between_, 3 * step);
+    }
   }
 
   Summary Run() {
     const int slots = world_.options().slots;
     world_.StartCoordinator();
     for (int slot = 0; slot < slots; ++slot) world_.StartWorker(slot);
-    const Micros faults_end = random_.Between(3, 20) * kSecond;
+    Micros faults_end = random_.Between(3, 20) * kSecond;
+    if (seconds_) faults_end = any_ ? *seconds_ * 3 / 4 : 0;
     while (world_.queue().now() < faults_end && world_.failure().empty()) {
       world_.RunFor(random_.Between(1000, pause_between_));
       Tend();
       if (world_.failure().empty()) Strike();
     }
     if (world_.failure().empty()) Quiet();
+    const Stall& stall = world_.stall();
     return {.seed = world_.options().seed,
             .hash = world_.hash(),
             .failure = world_.failure(),
             .events = world_.queue().ran(),
+            .workers = world_.options().slots,
             .steps = world_.decided(),
             .views = world_.forms(),
             .restores = world_.restores(),
+            .computed = world_.computed(),
+            .recomputed = world_.recomputed(),
+            .stall_seconds = static_cast<double>(stall.sum) / kSecond,
+            .longest_stall = static_cast<double>(stall.longest) / kSecond,
+            .stalls = stall.count,
             .simulated_seconds = static_cast<double>(world_.queue().now()) / kSecond};
   }
 
@@ -79,6 +115,7 @@ class Swarm {
     p.evaluate_every = random->Chance(0.3) ? random->Between(3, 20) : 0;
     p.evaluation = random->Chance(0.5);
     p.final_checkpoint = random->Chance(0.8);
+    p.max_workers = std::max(p.max_workers, workers);
     if (random->Chance(0.2)) p.max_workers = std::max(p.min_workers, workers - 1);
     p.expected_workers = std::min(p.expected_workers, p.max_workers);
     world.micro_batch = random->Between(2'000, 40'000);
@@ -90,7 +127,35 @@ class Swarm {
     world.manifest_failure = random->Chance(0.2) ? 0.1 : 0;
     world.late_completion = random->Chance(0.5) ? 0.5 : 0;
     world.stale_message = random->Chance(0.4) ? 0.3 : 0;
+    Override(options, &world);
     return world;
+  }
+
+  // What was given replaces what the seed has picked.
+  static void Override(const Options& options, WorldOptions* world) {
+    membership::Options& p = world->protocol;
+    if (options.micro_batches) p.micro_batches = *options.micro_batches;
+    if (options.step_seconds) {
+      world->micro_batch =
+          std::max<Micros>(1, ToMicros(*options.step_seconds) * world->slots / p.micro_batches);
+    }
+    if (options.detection) {
+      p.detection = absl::Seconds(*options.detection);
+      p.patience = std::max(p.patience, 2 * p.detection);
+      p.stuck_after = std::max(p.stuck_after, 2 * p.detection);
+      p.gather_after = std::max(p.gather_after, p.detection);
+    }
+    if (options.seconds) p.total_steps = 1'000'000'000;
+    if (!options.faults) return;
+    const auto rate = [&](const char* name, double value) {
+      return options.faults->contains(name) ? value : 0;
+    };
+    world->skip = rate("skip", 0.1);
+    world->repeat = rate("repeat", 0.15);
+    world->part_failure = rate("disk", 0.05);
+    world->manifest_failure = rate("disk", 0.1);
+    world->late_completion = rate("late", 0.5);
+    world->stale_message = rate("stale", 0.3);
   }
 
   int AnySlot() { return static_cast<int>(random_.Below(world_.options().slots)); }
@@ -137,7 +202,9 @@ class Swarm {
     const auto fault = static_cast<Fault>(random_.Below(kFaults));
     if (!enabled_[fault]) return;
     const int slot = AnySlot();
-    const Micros span = random_.Between(10'000, 4 * kSecond);
+    const Micros longest =
+        std::max(4 * kSecond, 2 * absl::ToInt64Microseconds(world_.options().protocol.detection));
+    const Micros span = random_.Between(10'000, longest);
     switch (fault) {
       case kCrash:
         return world_.Kill(slot, random_.Chance(0.5));
@@ -212,8 +279,8 @@ class Swarm {
       world_.CutLink(slot, false);
       world_.Resume(slot);
       world_.Slow(slot, 1);
-      for (int other = 0; other < slot; ++other) world_.CutPeers(slot, other, false);
     }
+    world_.HealPeers();
     world_.KillCoordinatorAfter(1'000'000'000);
     restarts_ = true;
     const membership::Options& p = world_.options().protocol;
@@ -233,6 +300,7 @@ class Swarm {
     if (!over() && !running) return Stuck("L1: is not running with exactly the live workers");
     // A step takes at most all its micro-batches one after the other, and repeats.
     const Micros step = (p.micro_batches * 2 * world_.options().micro_batch + 100'000) * 2;
+    if (seconds_) return ToTheSecond(3 * step);
     const Micros bound = (p.total_steps + 5) * step + 3 * settle;
     const Micros second = Now();
     while (!over() && Now() - second < bound && world_.failure().empty()) {
@@ -253,6 +321,19 @@ class Swarm {
       if (worker->core->view() && worker->stream != 0)
         Stuck(absl::StrCat("L1: ", worker->member.name, " did not leave"));
     }
+  }
+
+  // To the end of the given time. L2: steps advance.
+  void ToTheSecond(Micros enough) {
+    const Micros begun = Now();
+    const int64_t before = world_.decided();
+    while (Now() < *seconds_ && !Over() && world_.failure().empty()) {
+      Tend();
+      world_.RunFor(std::min<Micros>(*seconds_ - Now(), 10 * kSecond));
+    }
+    if (!world_.failure().empty() || Over()) return;
+    if (Now() - begun > enough && world_.decided() == before) Stuck("L2: no step is decided");
+    world_.CheckRest();
   }
 
   bool Settled() {
@@ -289,12 +370,26 @@ class Swarm {
   Micros restart_delay_ = 0;
   bool restarts_ = true;
   bool journal_lost_ = false;
+  bool any_ = false;               // of the faults is enabled
+  std::optional<Micros> seconds_;  // that the run lasts; else to its last step
   std::set<int> starting_;
   std::optional<Micros> coordinator_due_;
 };
 
 }  // namespace
 
+std::vector<std::string> FaultNames() { return {std::begin(kNames), std::end(kNames)}; }
+
 Summary Run(const Options& options) { return Swarm(options).Run(); }
+
+std::vector<std::string> LastEvents(Options options, size_t count) {
+  std::deque<std::string> last;
+  options.trace = [&](const std::string& line) {
+    if (last.size() == count) last.pop_front();
+    last.push_back(line);
+  };
+  Run(options);
+  return {last.begin(), last.end()};
+}
 
 }  // namespace starling::sim

@@ -83,15 +83,28 @@ void Communicator::Arrive(SimWorker& worker, const Command& command) {
     return;
   }
   meeting.guests[self] = Guest{worker.command, command};
+  const std::shared_ptr<const membership::View> meeting_view = meeting.view;
   std::vector<Incarnation> gone;
-  for (Incarnation member : meeting.expected) {
-    if (Gone(member, g)) gone.push_back(member);
+  const bool complete = meeting.guests.size() == meeting.expected.size();
+  if (meeting.gone) {  // the others know
+    return FailGuest(meeting, self, meeting.guests.at(self), "a peer is gone");
+  }
+  if (complete || meeting.guests.size() == 1) {
+    for (Incarnation member : meeting.expected) {
+      if (Gone(member, g)) gone.push_back(member);
+    }
   }
   if (!gone.empty()) {
+    meeting.gone = true;
     FailGuests(meeting, "a peer is gone", gone, Incarnation());
-  } else if (meeting.guests.size() == meeting.expected.size()) {
+  } else if (complete) {
     meeting.met = true;
     Meet(meeting);
+    // All have completed what they took part in before.
+    std::erase_if(meetings_, [&](const auto& entry) {
+      const auto& [generation, kind, earlier, first] = entry.first;
+      return generation == g && earlier < turn && entry.second.view == meeting_view;
+    });
   }
 }
 
@@ -121,8 +134,9 @@ void Communicator::Finish(Incarnation worker, const Guest& guest, Completion don
 void Communicator::MeetConnect(Meeting& meeting) {
   std::map<Incarnation, std::vector<Incarnation>> failed;
   for (Incarnation a : meeting.expected) {
+    const SimWorker* from = world_->Find(a);
+    if (from == nullptr || from->unreachable.empty()) continue;
     for (Incarnation b : meeting.expected) {
-      const SimWorker* from = world_->Find(a);
       const SimWorker* to = world_->Find(b);
       if (from && to && from->unreachable.contains(to->member.name)) failed[a].push_back(b);
     }
@@ -184,8 +198,13 @@ void Communicator::MeetReduce(Meeting& meeting) {
     }
     for (const auto& [index, times] : model.accumulator) reduced.sum[index] += times;
   }
+  for (const auto& [index, times] : reduced.sum) {
+    reduced.bits = Mix64(reduced.bits ^
+                         Mix64(static_cast<uint64_t>(index) * 64 + static_cast<uint64_t>(times)));
+  }
+  const auto shared = std::make_shared<const Reduced>(std::move(reduced));
   for (const auto& [worker, guest] : meeting.guests) {
-    world_->Find(worker)->model.reduced = reduced;
+    world_->Find(worker)->model.reduced = shared;
     Finish(worker, guest, {});
   }
 }
@@ -244,6 +263,9 @@ void Communicator::MeetVote(Meeting& meeting) {
   }
   fact.result = result;
   world_->Tell([&](Checker& c) { c.OnDecided(fact); });
+  world_->decided_votes_[{result.generation, result.at}] = result.After();
+  if (world_->decided_votes_.size() > 64)
+    world_->decided_votes_.erase(world_->decided_votes_.begin());
   if (world_->on_decided) world_->on_decided(result);
   const std::map<Incarnation, Guest> guests = meeting.guests;
   for (const auto& [worker, guest] : guests) {
@@ -255,26 +277,36 @@ void Communicator::MeetVote(Meeting& meeting) {
 
 void Communicator::FailGuests(Meeting& meeting, const std::string& reason,
                               std::vector<Incarnation> suspects, Incarnation except) {
+  meeting.suspects = std::move(suspects);
   for (const auto& [worker, guest] : meeting.guests) {
-    if (worker == except) continue;
-    SimWorker* process = world_->Find(worker);
-    if (process == nullptr || process->command != guest.command || !process->running) continue;
-    // A collective that all have entered may complete here and fail there.
-    if (meeting.met && world_->random().Chance(std::max(0.5, world_->options().late_completion)))
-      continue;
-    Completion done{.ok = false, .reason = reason};
-    for (Incarnation suspect : suspects) {
-      if (dead_.contains(suspect)) done.suspects.push_back(suspect);
-    }
-    world_->Complete(*process, guest.command, world_->random().Between(200, 5000), std::move(done));
+    if (worker != except) FailGuest(meeting, worker, guest, reason);
   }
+}
+
+void Communicator::FailGuest(const Meeting& meeting, Incarnation worker, const Guest& guest,
+                             const std::string& reason) {
+  SimWorker* process = world_->Find(worker);
+  if (process == nullptr || process->command != guest.command || !process->running) return;
+  // A collective that all have entered may complete here and fail there.
+  if (meeting.met && world_->random().Chance(std::max(0.5, world_->options().late_completion)))
+    return;
+  Completion done{.ok = false, .reason = reason};
+  for (Incarnation suspect : meeting.suspects) {
+    if (dead_.contains(suspect)) done.suspects.push_back(suspect);
+  }
+  world_->Complete(*process, guest.command, world_->random().Between(200, 5000), std::move(done));
 }
 
 void Communicator::Leave(Incarnation worker, Generation up_to, bool died) {
   if (died) dead_.insert(worker);
   closed_[worker] = std::max(closed_[worker], up_to);
   for (auto& [key, meeting] : meetings_) {
+    if (meeting.gone) {  // its guests know; a later death is what they would see
+      if (died && meeting.expected.contains(worker)) meeting.suspects.push_back(worker);
+      continue;
+    }
     if (!meeting.expected.contains(worker) || !Gone(worker, std::get<0>(key))) continue;
+    meeting.gone = true;
     FailGuests(meeting, died ? "connection reset" : "the peer closed the generation", {worker},
                worker);
   }

@@ -23,7 +23,8 @@ class Checker {
   explicit Checker(const RunFacts* run) : run_(run) {}
   virtual ~Checker() = default;
   virtual void OnRecord(const membership::JournalRecord&) {}
-  virtual void OnForm(const membership::View&) {}  // a worker was sent this view
+  virtual void OnForm(const membership::View&) {}      // a worker was sent this view
+  virtual void OnProposal(const membership::View&) {}  // or this one, which may never be formed
   virtual void OnDecided(const DecidedFact&) {}
   virtual void OnApplied(const AppliedFact&) {}
   virtual void OnActive(const ActiveFact&) {}

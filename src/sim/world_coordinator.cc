@@ -30,6 +30,7 @@ void World::StartCoordinator() {
   if (!ledger_.empty()) restored.ledger_last = ledger_.back().version;
   ++life_;
   next_registration_ = 1;
+  stream_ids_.clear();
   outputs_left_.reset();
   ended_.reset();
   Trace(absl::StrCat("coordinator starts, life ", life_));
@@ -127,6 +128,7 @@ void World::Do(const membership::CoordinatorOutput& output) {
     if (const auto* form = std::get_if<membership::FormRecord>(&persist->record)) {
       last_view_ = form->view;
       last_timeline_ = form->position.timeline;
+      last_position_ = form->position;
       ++forms_;
       if (form->forked_from) ++restores_;
       Trace(absl::StrCat("journals generation ", form->view.generation.value(), " of ",
@@ -135,6 +137,9 @@ void World::Do(const membership::CoordinatorOutput& output) {
     }
   } else if (const auto* send = std::get_if<membership::SendToWorker>(&output)) {
     Hash(ToString(*send->message));
+    if (const auto* activate = std::get_if<membership::Activate>(send->message.get())) {
+      CheckActivate(activate->generation);
+    }
     if (SimStream* stream = StreamOf(send->registration)) {
       if (!std::holds_alternative<membership::Settled>(*send->message)) {
         Trace(absl::StrCat("-> ", workers_.at(stream->worker)->member.name, " ",
@@ -149,6 +154,7 @@ void World::Do(const membership::CoordinatorOutput& output) {
     Trace(absl::StrCat("ledger ", ToString(ledger->line.version), " of generation ",
                        ledger->line.generation.value()));
     Tell([&](Checker& c) { c.OnLedger(ledger->line); });
+    CheckSettled(ledger->line);
   } else if (const auto* event = std::get_if<membership::Event>(&output)) {
     Trace(absl::StrCat("event ", event->event, " ", event->worker, " ", event->reason));
     told_.push_back(*event);
@@ -165,7 +171,39 @@ void World::Do(const membership::CoordinatorOutput& output) {
   }
 }
 
+// I5: a generation begins when all its members are ready, whatever has become of them since.
+void World::CheckActivate(Generation generation) {
+  if (std::exchange(activated_, generation) == generation) return;
+  for (const membership::Member& member : last_view_.members) {
+    const SimWorker& worker = *workers_.at(member.incarnation);
+    if (worker.ready == generation) continue;
+    Fail(absl::StrCat("I5: generation ", generation.value(), " is activated before ", member.name,
+                      " is ready"));
+  }
+}
+
+// I13: a line is written when every member of its view knows the decision, or a later view begins
+// with it.
+void World::CheckSettled(const membership::LedgerLine& line) {
+  if (line.generation != last_view_.generation || line.version <= last_position_.version()) return;
+  for (const membership::Member& member : last_view_.members) {
+    const SimWorker& worker = *workers_.at(member.incarnation);
+    const membership::MemberState& state = worker.core->state();
+    if (state.position.version() >= line.version ||
+        (state.pending_result && state.pending_result->After().version() >= line.version)) {
+      continue;
+    }
+    Fail(absl::StrCat("I13: a ledger line of ", ToString(line.version), ", which ", member.name,
+                      " does not know to be decided"));
+  }
+}
+
 void World::WriteManifest(const membership::WriteManifest& manifest) {
+  if (ledger_.empty() ? manifest.version.step.value() > 0
+                      : ledger_.back().version.timeline == manifest.version.timeline &&
+                            ledger_.back().version < manifest.version) {
+    Fail(absl::StrCat("I13: a manifest of ", ToString(manifest.version), ", which is not settled"));
+  }
   const bool ok = !random_.Chance(options_.manifest_failure);
   std::optional<DiskPart> first;
   for (size_t r = 0; ok && r < manifest.parts.size(); ++r) {

@@ -18,10 +18,7 @@ namespace {
 constexpr uint64_t kSeedChain = 0x5eed;
 
 uint64_t ChainOf(uint64_t chain, const Reduced& reduced) {
-  for (const auto& [index, times] : reduced.sum) {
-    chain = Mix64(chain ^ Mix64(static_cast<uint64_t>(index) * 64 + static_cast<uint64_t>(times)));
-  }
-  return Mix64(chain + reduced.generation.value());
+  return Mix64(Mix64(chain ^ reduced.bits) + reduced.generation.value());
 }
 
 }  // namespace
@@ -49,6 +46,8 @@ void World::Do(SimWorker& worker, const membership::WorkerOutput& output) {
   } else if (const auto* close = std::get_if<membership::Close>(&output)) {
     worker.closed = std::max(worker.closed, close->generation);
     worker.hold_votes_until = 0;
+    if (worker.active) worker.stalled_at = queue_.now();
+    worker.active = false;
     const bool network =
         worker.running && (std::holds_alternative<membership::Connect>(*worker.running) ||
                            std::holds_alternative<membership::CopyState>(*worker.running) ||
@@ -178,6 +177,21 @@ void World::DoCompute(SimWorker& worker, const membership::Compute& command) {
   model.accumulator_at = command.position;
   ++model.accumulator[command.index];
   ++computed_;
+  recomputed_ += SeenBefore(command) ? 1 : 0;
+}
+
+bool World::SeenBefore(const membership::Compute& command) {
+  constexpr size_t kKept = 4;
+  const std::pair key(command.position.step, command.position.attempt);
+  if (seen_.size() == kKept && key < seen_.begin()->first)
+    return true;  // run again after a restore
+  const auto [it, added] = seen_.try_emplace(key);
+  if (added) it->second.resize(static_cast<size_t>(options_.protocol.micro_batches));
+  auto seen = it->second[static_cast<size_t>(command.index)];
+  const bool before = seen;
+  seen = true;
+  if (seen_.size() > kKept) seen_.erase(seen_.begin());
+  return before;
 }
 
 void World::DoApply(SimWorker& worker, const membership::Apply& command) {
@@ -195,7 +209,7 @@ void World::DoApply(SimWorker& worker, const membership::Apply& command) {
                         " without its reduced sums"));
       return;
     }
-    fact.sum = model.reduced->sum;
+    fact.reduced = model.reduced;
     model.chain = ChainOf(model.chain, *model.reduced);
     model.updates = result.update;
   } else if (result.outcome == Outcome::kSkip) {

@@ -35,6 +35,8 @@ class Communicator {
     std::set<Incarnation> expected;
     std::map<Incarnation, Guest> guests;
     bool met = false;
+    bool gone = false;                  // one of them has left: it fails for all
+    std::vector<Incarnation> suspects;  // who was the first to
   };
   // The secret of a generation tells apart what a lost journal numbers alike: its first member
   // does.
@@ -45,6 +47,8 @@ class Communicator {
   void MeetCopy(Meeting& meeting);
   void MeetReduce(Meeting& meeting);
   void MeetVote(Meeting& meeting);
+  void FailGuest(const Meeting& meeting, Incarnation worker, const Guest& guest,
+                 const std::string& reason);
   void FailGuests(Meeting& meeting, const std::string& reason, std::vector<Incarnation> suspects,
                   Incarnation except);
   bool Gone(Incarnation worker, Generation generation) const;

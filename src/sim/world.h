@@ -48,6 +48,13 @@ struct WorldOptions {
 // Small settings that make a run of a few simulated seconds interesting.
 WorldOptions SmallWorld(uint64_t seed, int workers, int64_t micro_batches, int64_t steps);
 
+// Time in which members of an ended generation wait for the next one to become active.
+struct Stall {
+  Micros sum = 0;
+  Micros longest = 0;
+  int64_t count = 0;
+};
+
 struct SimWorker {
   int slot = 0;
   membership::Member member;
@@ -66,7 +73,10 @@ struct SimWorker {
   std::set<std::string> unreachable;       // names it has no data path to
   std::deque<std::function<void()>> held;  // while paused
   Generation closed;
-  Micros hold_votes_until = 0;  // as a donor in the last round of a copy
+  Generation ready;                  // it said so
+  bool active = false;               // in its newest generation
+  std::optional<Micros> stalled_at;  // its generation ended, and it is not in the next one yet
+  Micros hold_votes_until = 0;       // as a donor in the last round of a copy
 };
 
 // One control stream between a worker and a life of the coordinator.
@@ -107,7 +117,8 @@ class World {
   void ResetStream(int slot);
   void CutLink(int slot, bool cut);       // to the coordinator: silence, no error
   void CutPeers(int a, int b, bool cut);  // no new data connections between two workers
-  void BreakCollective(int slot);         // a data connection resets, everybody lives
+  void HealPeers();
+  void BreakCollective(int slot);  // a data connection resets, everybody lives
   void StartCoordinator();
   void KillCoordinator();
   // The next `outputs` are done, then it dies; a record under way may be torn.
@@ -136,6 +147,8 @@ class World {
   const std::vector<membership::Event>& events() const { return told_; }
   bool Told(const std::string& event) const;
   int64_t computed() const { return computed_; }  // micro-batches, by all workers
+  int64_t recomputed() const { return recomputed_; }
+  const Stall& stall() const { return stall_; }
   void CheckRest();
   EventQueue& queue() { return queue_; }
   Random& random() { return random_; }
@@ -165,6 +178,7 @@ class World {
   void Finish(SimWorker& worker, const membership::Command& command, membership::Completion done);
   void DoMerge(SimWorker& worker, const membership::MergeHeld& command);
   void DoCompute(SimWorker& worker, const membership::Compute& command);
+  bool SeenBefore(const membership::Compute& command);
   void DoApply(SimWorker& worker, const membership::Apply& command);
   void DoLoad(SimWorker& worker, const membership::LoadCheckpoint& command,
               membership::Completion* done);
@@ -182,6 +196,9 @@ class World {
   void ToCoordinator(const membership::CoordinatorInput& input);
   void Do(const membership::CoordinatorOutput& output);
   void ScheduleWake();
+  void CheckActivate(Generation generation);
+  void CheckCopies(const SimWorker& worker, const membership::Form& form);
+  void CheckSettled(const membership::LedgerLine& line);
   void WriteManifest(const membership::WriteManifest& manifest);
   std::optional<std::string> ReachableHolder();
   void Hash(uint64_t value) { hash_ = Mix64(hash_ ^ value) + 1; }
@@ -203,8 +220,10 @@ class World {
   std::unique_ptr<class Communicator> communicator_;
   std::unique_ptr<class Background> background_;
   std::map<Incarnation, std::unique_ptr<SimWorker>> workers_;
+  std::map<int, std::vector<SimWorker*>> lives_;  // by slot: those alive, oldest first
   std::map<uint64_t, SimStream> streams_;
-  std::set<int> cut_;  // slots whose link to the coordinator is cut
+  std::map<Registration, uint64_t> stream_ids_;  // of this life
+  std::set<int> cut_;                            // slots whose link to the coordinator is cut
   uint64_t next_stream_ = 1;
   uint64_t next_incarnation_ = 1;
   uint64_t next_token_ = 0;
@@ -219,6 +238,10 @@ class World {
   std::string journal_;
   membership::View last_view_;  // newest journalled
   Timeline last_timeline_;
+  membership::Position last_position_;
+  Generation activated_;
+  // The newest votes and where they lead.
+  std::map<std::pair<Generation, membership::Position>, membership::Position> decided_votes_;
   std::map<std::string, DiskCheckpoint> disk_;
   std::map<std::tuple<Version, Generation, Rank>, DiskPart> parts_;
   std::vector<membership::LedgerLine> ledger_;
@@ -229,6 +252,10 @@ class World {
   std::string failure_;
   int64_t decided_ = 0;
   int64_t computed_ = 0;
+  int64_t recomputed_ = 0;
+  // Which micro-batches somebody has computed, of the newest steps and attempts.
+  std::map<std::pair<Step, Attempt>, std::vector<bool>> seen_;
+  Stall stall_;
   int64_t forms_ = 0;
   int64_t restores_ = 0;
   uint64_t hash_ = 0;

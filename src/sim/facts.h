@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct Reduced {
   membership::Position at;
   Generation generation;
   Multiset sum;
+  uint64_t bits = 0;  // of the sum; filled in once, for all ranks
 };
 
 // A worker's modelled memory.
@@ -31,7 +33,7 @@ struct Model {
   int64_t updates = 0;
   Multiset accumulator;
   std::optional<membership::Position> accumulator_at;
-  std::optional<Reduced> reduced;
+  std::shared_ptr<const Reduced> reduced;  // one object for all ranks
   struct Held {
     membership::Position at;
     Multiset accumulator;
@@ -48,7 +50,7 @@ struct DecidedFact {
 struct AppliedFact {
   Incarnation worker;
   membership::VoteResult result;
-  Multiset sum;  // of a commit
+  std::shared_ptr<const Reduced> reduced;  // of a commit
   uint64_t chain_after = 0;
 };
 

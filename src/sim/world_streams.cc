@@ -31,12 +31,9 @@ void World::ResetStream(int slot) {
 }
 
 void World::CutLink(int slot, bool cut) {
+  if (cut ? !cut_.insert(slot).second : cut_.erase(slot) == 0) return;
   Trace(absl::StrCat(cut ? "cut " : "heal ", "link of w", slot));
-  if (cut) {
-    cut_.insert(slot);
-    return;
-  }
-  cut_.erase(slot);
+  if (cut) return;
   for (auto& [id, stream] : streams_) {
     SimWorker& worker = *workers_.at(stream.worker);
     if (worker.slot != slot) continue;
@@ -60,6 +57,7 @@ void World::Connect(SimWorker& worker, Micros delay) {
     stream.id = id;
     stream.registration = Registration(next_registration_++);
     stream.life = life_;
+    stream_ids_[stream.registration] = id;
     stream.worker = w.member.incarnation;
     w.stream = id;
     ToWorkerCore(w, membership::StreamOpened{});
@@ -99,6 +97,9 @@ void World::SendUp(SimWorker& worker, membership::WorkerMessage message) {
   if (const auto* r = std::get_if<membership::Register>(&message)) {
     if (r->unsettled.size() > membership::kMaxUnsettled) Fail("I12: too many unsettled lines");
   }
+  if (const auto* ready = std::get_if<membership::Ready>(&message)) {
+    worker.ready = ready->generation;
+  }
   if (worker.stream == 0) return;
   SimStream& stream = streams_.at(worker.stream);
   if (!std::holds_alternative<membership::Heartbeat>(message)) {
@@ -128,14 +129,22 @@ void World::SendDown(SimStream& stream, membership::CoordinatorMessage message) 
                          std::holds_alternative<membership::Revoke>(message) ||
                          std::holds_alternative<membership::Activate>(message);
     if (stale && !(repeats && random_.Chance(options_.stale_message))) return;
-    Schedule(it->second.worker, 1, [this, message](SimWorker& w) { DeliverToWorker(w, message); });
+    // Buffers of a broken stream may be read long after the next one was opened.
+    const Micros delay = stale && random_.Chance(0.5) ? random_.Between(1, 2'000'000) : 1;
+    Schedule(it->second.worker, delay,
+             [this, message](SimWorker& w) { DeliverToWorker(w, message); });
   });
 }
 
 void World::DeliverToWorker(SimWorker& worker, const membership::CoordinatorMessage& message) {
   if (const auto* form = std::get_if<membership::Form>(&message)) {
     Tell([&](Checker& c) { c.OnForm(*form->view); });
+  } else if (const auto* prepare = std::get_if<membership::Prepare>(&message)) {
+    Tell([&](Checker& c) { c.OnProposal(*prepare->view); });
+  } else if (const auto* hand_over = std::get_if<membership::HandOver>(&message)) {
+    Tell([&](Checker& c) { c.OnProposal(*hand_over->channel); });
   }
+  if (const auto* form = std::get_if<membership::Form>(&message)) CheckCopies(worker, *form);
   const WorkerCore::Phase before = worker.core->phase();
   const Generation generation = worker.core->generation();
   ToWorkerCore(worker, membership::FromCoordinator{message});
@@ -146,6 +155,33 @@ void World::DeliverToWorker(SimWorker& worker, const membership::CoordinatorMess
     const ActiveFact fact{worker.member.incarnation, worker.core->position(), worker.model.whole,
                           worker.model.chain};
     Tell([&](Checker& c) { c.OnActive(fact); });
+    worker.active = true;
+    if (!worker.stalled_at) return;
+    const Micros stall = queue_.now() - *worker.stalled_at;
+    worker.stalled_at.reset();
+    stall_ = {stall_.sum + stall, std::max(stall_.longest, stall), stall_.count + 1};
+  }
+}
+
+// I11: nobody is sent what it can make itself from the reduced sums of a vote that was decided.
+void World::CheckCopies(const SimWorker& worker, const membership::Form& form) {
+  const membership::MemberState& state = worker.core->state();
+  if (!state.complete || !state.has_reduced || !worker.model.reduced ||
+      !(last_view_ == *form.view) || form.view->generation <= worker.core->generation() ||
+      form.view->generation <= worker.closed) {
+    return;
+  }
+  const auto decided =
+      decided_votes_.find({worker.model.reduced->generation, worker.model.reduced->at});
+  if (decided == decided_votes_.end() || !(decided->second == form.position) ||
+      !(worker.model.reduced->at == state.position)) {
+    return;
+  }
+  const auto rank = form.view->RankOf(worker.member.incarnation);
+  for (const membership::Transfer& t : form.transfers) {
+    if (rank != t.to) continue;
+    Fail(absl::StrCat("I11: ", worker.member.name, " is sent ", ToString(form.position),
+                      ", which it could have followed from ", ToString(state.position)));
   }
 }
 
@@ -181,10 +217,8 @@ void World::CloseEnd(SimStream& stream, bool coordinator_end) {
 }
 
 SimStream* World::StreamOf(Registration registration) {
-  for (auto it = streams_.rbegin(); it != streams_.rend(); ++it) {
-    if (it->second.life == life_ && it->second.registration == registration) return &it->second;
-  }
-  return nullptr;
+  const auto it = stream_ids_.find(registration);
+  return it == stream_ids_.end() ? nullptr : &streams_.at(it->second);
 }
 
 }  // namespace starling::sim

@@ -74,9 +74,9 @@ SimWorker* World::StartWorker(int slot) {
                     .host = absl::StrCat("h", slot / 2),
                     .pid = static_cast<int64_t>(next_incarnation_),
                     .data_address = absl::StrCat("sim:", slot)};
-  for (const auto& [incarnation, older] : workers_) {
-    if (older->slot != slot || !older->alive) continue;
-    excused_.insert(incarnation);  // two lives of one name: the one that registers last stays
+  for (const SimWorker* older : lives_[slot]) {
+    excused_.insert(
+        older->member.incarnation);  // two lives of one name: the one that registers last stays
     excused_.insert(worker->member.incarnation);
   }
   membership::WorkerIdentity identity{.member = worker->member,
@@ -90,6 +90,7 @@ SimWorker* World::StartWorker(int slot) {
   const Incarnation incarnation = raw->member.incarnation;
   Trace(absl::StrCat("start ", raw->member.name, " ", ToHex(incarnation)));
   workers_[incarnation] = std::move(worker);
+  lives_[slot].push_back(raw);
   Connect(*raw, random_.Between(1000, 50'000));
   Heartbeat(incarnation);
   return raw;
@@ -106,6 +107,7 @@ void World::Kill(int slot, bool noticed) {
 
 void World::Die(SimWorker& worker) {
   worker.alive = false;
+  std::erase(lives_[worker.slot], &worker);
   worker.running.reset();
   worker.held.clear();
   communicator_->Leave(worker.member.incarnation, Generation(), /*died=*/true);
@@ -128,8 +130,12 @@ void World::Pause(int slot) {
 }
 
 void World::Resume(int slot) {
-  for (auto& [incarnation, worker] : workers_) {
-    if (worker->slot != slot || !worker->alive || !worker->paused) continue;
+  std::vector<SimWorker*> lives = lives_[slot];
+  std::sort(lives.begin(), lives.end(), [](const SimWorker* a, const SimWorker* b) {
+    return a->member.incarnation < b->member.incarnation;
+  });
+  for (SimWorker* worker : lives) {
+    if (!worker->paused) continue;
     Trace(absl::StrCat("resume ", worker->member.name));
     worker->paused = false;
     std::deque<std::function<void()>> held = std::move(worker->held);
@@ -155,15 +161,20 @@ void World::Notice(int slot, Micros deadline) {
 }
 
 void World::CutPeers(int a, int b, bool cut) {
-  for (auto& [incarnation, worker] : workers_) {
-    if (worker->slot != a && worker->slot != b) continue;
-    const std::string peer = absl::StrCat("w", worker->slot == a ? b : a);
-    if (cut) {
-      worker->unreachable.insert(peer);
-    } else {
-      worker->unreachable.erase(peer);
+  for (int slot : {a, b}) {
+    const std::string peer = absl::StrCat("w", slot == a ? b : a);
+    for (SimWorker* worker : lives_[slot]) {
+      if (cut) {
+        worker->unreachable.insert(peer);
+      } else {
+        worker->unreachable.erase(peer);
+      }
     }
   }
+}
+
+void World::HealPeers() {
+  for (auto& [incarnation, worker] : workers_) worker->unreachable.clear();
 }
 
 void World::BreakCollective(int slot) {
@@ -171,14 +182,8 @@ void World::BreakCollective(int slot) {
 }
 
 SimWorker* World::Find(int slot) {
-  SimWorker* newest = nullptr;
-  for (auto& [incarnation, worker] : workers_) {
-    if (worker->slot == slot && worker->alive &&
-        (newest == nullptr || newest->member.pid < worker->member.pid)) {
-      newest = worker.get();
-    }
-  }
-  return newest;
+  const auto lives = lives_.find(slot);
+  return lives == lives_.end() || lives->second.empty() ? nullptr : lives->second.back();
 }
 
 SimWorker* World::Find(Incarnation incarnation) {

@@ -1,5 +1,6 @@
 #include "sim/checkers.h"
 
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -25,6 +26,10 @@ class GenerationsGrow : public Checker {
     if (const auto* reserved = std::get_if<membership::GenerationsRecord>(&record)) {
       reserved_ = std::max(reserved_, reserved->up_to);
     }
+    if (const auto* life = std::get_if<membership::TermRecord>(&record)) {
+      if (life->term <= term_) Fail(absl::StrCat("I1: term ", life->term.value(), " began twice"));
+      term_ = std::max(term_, life->term);
+    }
     const auto* form = std::get_if<FormRecord>(&record);
     if (form == nullptr) return;
     const Generation g = form->view.generation;
@@ -43,9 +48,11 @@ class GenerationsGrow : public Checker {
   void OnJournalLost() override {
     adopting_ = true;
     last_ = reserved_ = Generation();
+    term_ = Term();
   }
 
  private:
+  Term term_;
   Generation last_, reserved_;
   bool adopting_ = false;  // the view that workers report is journalled again
 };
@@ -54,11 +61,27 @@ class GenerationsGrow : public Checker {
 class OneViewPerGeneration : public Checker {
  public:
   using Checker::Checker;
-  void OnForm(const View& view) override { Look(view); }
-  void OnRecord(const JournalRecord& record) override {
-    if (const auto* form = std::get_if<FormRecord>(&record)) Look(form->view);
+  // A view is durable before anybody hears of it. (With the journal what it knew is gone.)
+  void OnForm(const View& view) override {
+    if (!lost_ && !journalled_.contains(view.generation)) {
+      Fail(absl::StrCat("I2: generation ", view.generation.value(), " was sent, not journalled"));
+    }
+    Look(view);
   }
-  void OnJournalLost() override { views_.clear(); }
+  // What was proposed, a lost journal does not say, nor do workers: secrets tell those apart.
+  void OnProposal(const View& view) override {
+    if (!lost_) Look(view);
+  }
+  void OnRecord(const JournalRecord& record) override {
+    const auto* form = std::get_if<FormRecord>(&record);
+    if (form == nullptr) return;
+    journalled_.insert(form->view.generation);
+    Look(form->view);
+  }
+  void OnJournalLost() override {
+    views_.clear();
+    lost_ = true;
+  }
 
  private:
   void Look(const View& view) {
@@ -83,6 +106,8 @@ class OneViewPerGeneration : public Checker {
     }
   }
   std::map<Generation, View> views_;
+  std::set<Generation> journalled_;
+  bool lost_ = false;
 };
 
 // I5: at most one generation makes progress. A vote is decided in the newest view that continues
@@ -139,6 +164,7 @@ class EachMicroBatchOnce : public Checker {
  public:
   using Checker::Checker;
   void OnDecided(const DecidedFact& fact) override {
+    votes_.insert(fact.result.tokens);
     if (fact.result.outcome == Outcome::kRepeat) return;
     Multiset sum;
     for (const plan::IntervalSet& set : fact.contributions) {
@@ -149,7 +175,13 @@ class EachMicroBatchOnce : public Checker {
     Compare(fact.result, sum, "was decided with");
   }
   void OnApplied(const AppliedFact& fact) override {
-    if (fact.result.outcome == Outcome::kCommit) Compare(fact.result, fact.sum, "was applied with");
+    if (!votes_.contains(fact.result.tokens)) {
+      Fail(absl::StrCat("I7: ", ToHex(fact.worker), " follows a vote after ",
+                        ToString(fact.result.at), " that was never decided"));
+    }
+    if (fact.result.outcome != Outcome::kCommit || fact.reduced == verified_) return;
+    verified_ = fact.reduced;  // one object for all ranks
+    Compare(fact.result, fact.reduced->sum, "was applied with");
   }
 
  private:
@@ -168,6 +200,8 @@ class EachMicroBatchOnce : public Checker {
                         " different micro-batches of ", run_->micro_batches));
     }
   }
+  std::shared_ptr<const Reduced> verified_;
+  std::set<int64_t> votes_;  // the modelled communicator numbers them
 };
 
 // I8: all that decide a version by one vote have the same bits; so have all members of the views
@@ -232,6 +266,11 @@ class TimelinesGrow : public Checker {
       if (!form->forked_from) {
         Fail(absl::StrCat("I9: timeline ", timeline.value(), " began without a restore"));
       }
+      if (form->forked_from && !lost_ && !Continues(*form->forked_from)) {
+        Fail(absl::StrCat("I9: timeline ", timeline.value(), " continues ",
+                          ToString(*form->forked_from), ", which is not of the history of ",
+                          timeline_.value()));
+      }
       if (const auto holder = run_->reachable_holder()) {
         Fail(absl::StrCat("I9: timeline ", timeline.value(), " began although ", *holder));
       }
@@ -242,6 +281,7 @@ class TimelinesGrow : public Checker {
                         ToString(form->position), " after ", ToString(highest->second)));
     }
     adopting_ = false;
+    if (form->forked_from) forks_[timeline] = *form->forked_from;
     timeline_ = std::max(timeline_, timeline);
     Raise(form->position);
   }
@@ -249,12 +289,26 @@ class TimelinesGrow : public Checker {
     Raise({line.version.timeline, line.version.step, Attempt(0)});
   }
   void OnJournalLost() override {
-    adopting_ = true;
+    adopting_ = lost_ = true;
     timeline_ = Timeline();
     highest_.clear();
   }
 
  private:
+  // Whether the newest timeline went through this version.
+  bool Continues(const Version& version) const {
+    Step highest(std::numeric_limits<int64_t>::max());
+    for (Timeline at = timeline_; version.step.value() > 0;) {
+      if (at == version.timeline) return version.step <= highest;
+      const auto fork = forks_.find(at);
+      if (fork == forks_.end()) return false;
+      highest = std::min(highest, fork->second.step);
+      at = fork->second.timeline;
+    }
+    return true;  // step 0 is everybody's
+  }
+  std::map<Timeline, Version> forks_;
+  bool lost_ = false;
   void Raise(const Position& position) {
     Position& highest = highest_[position.timeline];
     highest = std::max(highest, position);
@@ -277,7 +331,8 @@ class LedgerIsComplete : public Checker {
   }
   void OnDecided(const DecidedFact& fact) override {
     if (fact.result.outcome == Outcome::kRepeat) return;
-    decided_[{fact.result.After().version(), fact.result.generation}] = fact.contributions;
+    decided_[{fact.result.After().version(), fact.result.generation}] = {
+        fact.contributions, fact.result.outcome == Outcome::kSkip};
   }
   void OnLedger(const LedgerLine& line) override {
     if (!lines_.emplace(line.version, line.generation).second) {
@@ -289,7 +344,11 @@ class LedgerIsComplete : public Checker {
                         line.generation.value(), ", which never decided it"));
       return;
     }
-    if (decided->second != line.micro_batches) {
+    if (decided->second.second != line.skipped) {
+      Fail(absl::StrCat("I13: the ledger line of ", ToString(line.version),
+                        line.skipped ? " says it was skipped" : " does not say it was skipped"));
+    }
+    if (decided->second.first != line.micro_batches) {
       Fail(absl::StrCat("I13: the ledger line of ", ToString(line.version), " by generation ",
                         line.generation.value(), " does not say who contributed what"));
     }
@@ -333,7 +392,8 @@ class LedgerIsComplete : public Checker {
  private:
   std::map<Version, Generation> lines_;
   std::map<Version, std::set<Generation>> applied_;
-  std::map<std::pair<Version, Generation>, std::vector<plan::IntervalSet>> decided_;
+  std::map<std::pair<Version, Generation>, std::pair<std::vector<plan::IntervalSet>, bool>>
+      decided_;
   std::map<Timeline, Version> forks_;
 };
 

@@ -90,8 +90,9 @@ void Background::Meet(const Key& key, Meeting& meeting) {
   meeting.met = true;
   std::map<Incarnation, std::vector<Incarnation>> failed;
   for (Incarnation a : meeting.expected) {
+    const SimWorker* from = world_->Find(a);
+    if (from == nullptr || from->unreachable.empty()) continue;
     for (Incarnation b : meeting.expected) {
-      const SimWorker* from = world_->Find(a);
       const SimWorker* to = world_->Find(b);
       if (from && to && from->unreachable.contains(to->member.name)) failed[a].push_back(b);
     }
