@@ -17,7 +17,7 @@ void AddEvents(CLI::App& app, int* exit_code);       // events
 void AddPrepare(CLI::App& app, int* exit_code);      // prepare
 void AddResize(CLI::App& app, int* exit_code);       // resize
 void AddRun(CLI::App& app, int* exit_code);          // run
-void AddSimulate(CLI::App& app, int* exit_code);    // simulate
+void AddSimulate(CLI::App& app, int* exit_code);     // simulate
 void AddStatus(CLI::App& app, int* exit_code);       // status
 void AddTokenizer(CLI::App& app, int* exit_code);    // tokenizer train
 void AddValidate(CLI::App& app, int* exit_code);     // validate
