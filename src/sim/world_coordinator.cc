@@ -22,7 +22,7 @@ void World::StartCoordinator() {
   membership::RestoredState restored = content->state;
   for (const auto& [folder, checkpoint] : disk_) {
     const bool known = std::any_of(restored.checkpoints.begin(), restored.checkpoints.end(),
-                                   [&](const auto& c) { return c.folder == folder; });
+                                   [&name = folder](const auto& c) { return c.folder == name; });
     if (!known && !restored.bad_checkpoints.contains(folder)) {
       restored.checkpoints.push_back({folder, checkpoint.version, true});
     }
