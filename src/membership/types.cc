@@ -1,5 +1,7 @@
 #include "starling/membership/types.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace starling::membership {
@@ -9,6 +11,16 @@ std::optional<Rank> View::RankOf(Incarnation incarnation) const {
     if (members[r].incarnation == incarnation) return Rank(static_cast<int32_t>(r));
   }
   return std::nullopt;
+}
+
+bool Sends(const std::vector<Transfer>& transfers, Rank rank) {
+  return std::any_of(transfers.begin(), transfers.end(),
+                     [&](const Transfer& t) { return t.from == rank; });
+}
+
+bool Receives(const std::vector<Transfer>& transfers, Rank rank) {
+  return std::any_of(transfers.begin(), transfers.end(),
+                     [&](const Transfer& t) { return t.to == rank; });
 }
 
 Position VoteResult::After() const {

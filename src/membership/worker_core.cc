@@ -15,16 +15,6 @@ bool UsesNetwork(const Command& command) {
          std::holds_alternative<Reduce>(command) || std::holds_alternative<Vote>(command);
 }
 
-bool Involves(const std::vector<Transfer>& transfers, Rank rank) {
-  return std::any_of(transfers.begin(), transfers.end(),
-                     [&](const Transfer& t) { return t.from == rank || t.to == rank; });
-}
-
-bool Receives(const std::vector<Transfer>& transfers, Rank rank) {
-  return std::any_of(transfers.begin(), transfers.end(),
-                     [&](const Transfer& t) { return t.to == rank; });
-}
-
 }  // namespace
 
 WorkerCore::WorkerCore(Options options, WorkerIdentity identity)
@@ -420,7 +410,7 @@ void WorkerCore::AdvanceForming() {
     return Start(Apply{*f.result});
   }
   if (!connected_) return Start(Connect{f.view, f.secret, *rank_});
-  if (!copied_ && Involves(f.transfers, *rank_)) {
+  if (!copied_ && (receives || Sends(f.transfers, *rank_))) {
     if (receives) state_ = MemberState{};  // it has no version until the copy is whole
     return Start(CopyState{f.view->generation, f.transfers, f.position.version()});
   }

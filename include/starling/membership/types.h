@@ -115,6 +115,10 @@ struct Transfer {
   bool operator==(const Transfer&) const = default;
 };
 
+// Whether `rank` gives or gets a copy.
+bool Sends(const std::vector<Transfer>& transfers, Rank rank);
+bool Receives(const std::vector<Transfer>& transfers, Rank rank);
+
 // An accumulator of somebody who is gone that now counts: `holder`, a rank of the new view, adds it
 // to its own.
 struct Merge {

@@ -12,6 +12,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -92,7 +94,8 @@ class Executor {
   membership::BesideCompletion Beside(const membership::SendAccumulator& command);
   membership::BesideCompletion Beside(const membership::ReceiveAccumulator& command);
 
-  // The communicator of `view`, connected now unless it was before. `unreachable` as Connect's.
+  // The communicator of `view`, connected now unless it was before. `unreachable`, which may be
+  // null, receives those that could not be reached.
   absl::StatusOr<std::shared_ptr<comm::Communicator>> ConnectView(
       const membership::View& view, const std::string& secret, Rank rank,
       std::vector<Incarnation>* unreachable);
@@ -101,6 +104,10 @@ class Executor {
   // several. Blocks the state's mutex for one chunk at a time.
   absl::StatusOr<std::optional<Version>> CopyStates(
       comm::Communicator& communicator, const std::vector<membership::Transfer>& transfers);
+  absl::Status GiveChunk(comm::Communicator& communicator, std::span<const float> chunk, Rank to,
+                         std::vector<float>* staging);
+  // Afterwards state_ says the chunk's version.
+  absl::Status TakeChunk(comm::Communicator& communicator, std::span<float> chunk, Rank from);
   void LogCopy(const membership::PrepareView& command, const std::optional<Version>& version,
                absl::Duration took);
   // Waits while a copy must not be overtaken by a vote of `generation`.
