@@ -18,6 +18,8 @@ namespace starling::membership::testing {
 using Phase = CoordinatorCore::Phase;
 using Ids = std::vector<uint64_t>;
 
+inline Incarnation Id(uint64_t id) { return Incarnation(id); }
+
 inline plan::IntervalSet Set(int64_t begin, int64_t end) {
   return plan::IntervalSet::Of({{begin, end}});
 }
@@ -204,12 +206,12 @@ class Cluster {
     }
     return found;
   }
-  bool Told(const std::string& event) const {
-    for (const Event& e : Out<Event>()) {
-      if (e.event == event) return true;
-    }
-    return false;
+  int64_t Count(const std::string& event) const {
+    const std::vector<Event> events = Out<Event>();
+    return std::count_if(events.begin(), events.end(),
+                         [&](const Event& e) { return e.event == event; });
   }
+  bool Told(const std::string& event) const { return Count(event) > 0; }
   std::vector<uint64_t> Members() const {
     std::vector<uint64_t> ids;
     if (core->view()) {
@@ -233,5 +235,8 @@ class Cluster {
   uint64_t next_registration_ = 1;
   std::set<std::tuple<uint64_t, Generation, int64_t>> prepared_;  // by whom, number, round
 };
+
+// Surveys so far, as worker 1 was told.
+inline size_t Revokes(const Cluster& c) { return c.Sent<Revoke>(1).size(); }
 
 }  // namespace starling::membership::testing

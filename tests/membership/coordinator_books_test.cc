@@ -5,41 +5,47 @@
 #include "membership/cluster.h"
 #include "starling/membership/coordinator_core.h"
 
-namespace starling::membership {
+namespace starling::membership::testing {
+namespace {
 
-using testing::Cluster;
-using testing::Phase;
-using testing::SmallOptions;
+constexpr Version kFirst{Timeline(1), Step(1)};
 
-TEST_CASE("end: members leave when manifest, evaluation and ledger are complete", "[membership]") {
+// Of the first view.
+PartWritten PartOfFirst(int32_t rank) { return {kFirst, Generation(1), Rank(rank), 1, true, "{}"}; }
+
+// A run of one step by one worker, with an evaluation.
+Options OneStep() {
   Options options = SmallOptions(1);
   options.total_steps = 1;
   options.evaluation = true;
-  Cluster c(options);
+  return options;
+}
+
+// Its step is made, its ledger line written and its checkpoint durable: the evaluation is due.
+void TrainOneStep(Cluster& c) {
   c.Begin({1});
   c.Vote(1);
-  const Version version{Timeline(1), Step(1)};
   CHECK(c.Out<WriteLedger>().size() == 1);
-  c.Say(1, PartWritten{version, Generation(1), Rank(0), 1, true, "{}"});
-  c.In(ManifestWritten{"step-1.t1", version, true, ""});
+  c.Say(1, PartOfFirst(0));
+  c.In(ManifestWritten{"step-1.t1", kFirst, true, ""});
+}
+
+}  // namespace
+
+TEST_CASE("end: members leave when manifest, evaluation and ledger are complete", "[membership]") {
+  Cluster c(OneStep());
+  TrainOneStep(c);
   CHECK(c.Sent<Release>(1).empty());
-  c.Say(1, Evaluated{version, Generation(1), Rank(0), {.mlm_loss = 2, .masked = 1}});
+  c.Say(1, Evaluated{kFirst, Generation(1), Rank(0), {.mlm_loss = 2, .masked = 1}});
   CHECK(c.Sent<Release>(1).back().exit_code == 0);
-  CHECK(c.journal.done == version);
+  CHECK(c.journal.done == kFirst);
   c.Drop(1);
   CHECK(c.Out<Ended>().back().exit_code == 0);
 }
 
 TEST_CASE("end: a stop during the last evaluation leaves it to the next start", "[membership]") {
-  Options options = SmallOptions(1);
-  options.total_steps = 1;
-  options.evaluation = true;
-  Cluster c(options);
-  c.Begin({1});
-  c.Vote(1);
-  const Version version{Timeline(1), Step(1)};
-  c.Say(1, PartWritten{version, Generation(1), Rank(0), 1, true, "{}"});
-  c.In(ManifestWritten{"step-1.t1", version, true, ""});
+  Cluster c(OneStep());
+  TrainOneStep(c);
   c.In(UserRequest{.id = 7, .kind = UserRequest::Kind::kStop, .reason = "Ctrl-C"});
   c.Answer(1, c.Complete(1));
   REQUIRE(c.LastForm(1).purpose == Purpose::kStop);
@@ -50,24 +56,20 @@ TEST_CASE("end: a stop during the last evaluation leaves it to the next start", 
 
 TEST_CASE("end: after a restart parts and evaluations that are said again complete the run",
           "[membership]") {
-  Options options = SmallOptions(1);
-  options.total_steps = 1;
-  options.evaluation = true;
-  Cluster c(options);
+  Cluster c(OneStep());
   c.Begin({1});
   const VoteResult result = c.Decide(1);
   const LedgerLine line = c.LineOf(result);
-  Cluster next(options, c.journal);
+  Cluster next(OneStep(), c.journal);
   Register m = next.Returning(1, c.core->view(), next.Complete(1));
   m.state.last_result = result;
   m.unsettled = {line};
   next.Join(m);
   CHECK(next.core->phase() == Phase::kRunning);
   CHECK(next.Out<WriteLedger>().size() == 1);
-  const Version version{Timeline(1), Step(1)};
-  next.Say(1, PartWritten{version, Generation(1), Rank(0), 1, true, "{}"});
-  next.Say(1, Evaluated{version, Generation(1), Rank(0), {}});
-  next.In(ManifestWritten{"step-1.t1", version, true, ""});
+  next.Say(1, PartOfFirst(0));
+  next.Say(1, Evaluated{kFirst, Generation(1), Rank(0), {}});
+  next.In(ManifestWritten{"step-1.t1", kFirst, true, ""});
   CHECK(next.Sent<Release>(1).back().exit_code == 0);
 }
 
@@ -77,7 +79,7 @@ TEST_CASE("end: a last checkpoint that cannot be written ends the run with 74", 
   Cluster c(options);
   c.Begin({1});
   c.Vote(1);
-  c.Say(1, PartWritten{{Timeline(1), Step(1)}, Generation(1), Rank(0), 1, false, "disk full"});
+  c.Say(1, PartWritten{kFirst, Generation(1), Rank(0), 1, false, "disk full"});
   CHECK(c.Told("checkpoint_failed"));
   CHECK(c.Sent<Release>(1).back().exit_code == 74);
 }
@@ -93,7 +95,7 @@ TEST_CASE("ledger: a line is written when all members have reported its step", "
   c.Say(2, Report{result, c.LineOf(result)});
   CHECK(c.Out<WriteLedger>().size() == 1);
   c.Beat(1);
-  CHECK(c.Sent<Settled>(1).back().version == Version{Timeline(1), Step(1)});
+  CHECK(c.Sent<Settled>(1).back().version == kFirst);
 }
 
 TEST_CASE("ledger: lines of somebody who is no survivor do not count", "[membership]") {
@@ -143,13 +145,12 @@ TEST_CASE("checkpoints: a request is answered when its manifest is durable", "[m
   c.In(UserRequest{.id = 5, .kind = UserRequest::Kind::kCheckpoint});
   CHECK(c.Sent<RequestCheckpoint>(1).size() == 1);
   c.Vote(1);
-  const Version version{Timeline(1), Step(1)};
-  c.Say(1, PartWritten{version, Generation(1), Rank(0), 1, true, "{}"});
+  c.Say(1, PartOfFirst(0));
   CHECK(c.Out<Reply>().empty());
-  c.In(ManifestWritten{"step-1.t1", version, true, ""});
+  c.In(ManifestWritten{"step-1.t1", kFirst, true, ""});
   REQUIRE(c.Out<Reply>().size() == 1);
   CHECK(c.Out<Reply>()[0].ok);
   CHECK(c.journal.checkpoints.back().folder == "step-1.t1");
 }
 
-}  // namespace starling::membership
+}  // namespace starling::membership::testing

@@ -5,14 +5,7 @@
 #include "membership/cluster.h"
 #include "starling/membership/coordinator_core.h"
 
-namespace starling::membership {
-
-using testing::Cluster;
-using testing::Ids;
-using testing::Phase;
-using testing::Set;
-using testing::SmallOptions;
-
+namespace starling::membership::testing {
 namespace {
 
 // Worker 2 of a run of {1, 2, 3} dies and comes back five times; the last life has just registered.
@@ -221,4 +214,4 @@ TEST_CASE("resize: outside min … max is refused, below drains the newest", "[m
   CHECK(c.Members() == Ids{1, 2});
 }
 
-}  // namespace starling::membership
+}  // namespace starling::membership::testing

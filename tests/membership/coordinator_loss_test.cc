@@ -5,13 +5,7 @@
 #include "membership/cluster.h"
 #include "starling/membership/coordinator_core.h"
 
-namespace starling::membership {
-
-using testing::Cluster;
-using testing::Ids;
-using testing::Phase;
-using testing::Set;
-using testing::SmallOptions;
+namespace starling::membership::testing {
 
 TEST_CASE("loss: survivors keep their claims, only the lost work is assigned", "[membership]") {
   Cluster c(SmallOptions(3));
@@ -280,4 +274,4 @@ TEST_CASE("drain: when everybody leaves, the version is checkpointed and all exi
   CHECK(c.core->view()->generation == g);  // nobody forms a view while all leave
 }
 
-}  // namespace starling::membership
+}  // namespace starling::membership::testing

@@ -5,12 +5,7 @@
 #include "membership/cluster.h"
 #include "starling/membership/coordinator_core.h"
 
-namespace starling::membership {
-
-using testing::Cluster;
-using testing::Ids;
-using testing::Phase;
-using testing::SmallOptions;
+namespace starling::membership::testing {
 
 TEST_CASE("restore: a silent member is waited for first, and its answer counts", "[membership]") {
   Cluster c(SmallOptions(1));
@@ -181,4 +176,4 @@ TEST_CASE("generations: reserved numbers are not used again after a restart", "[
   CHECK(next.journal.generations_up_to >= next.core->view()->generation);
 }
 
-}  // namespace starling::membership
+}  // namespace starling::membership::testing
