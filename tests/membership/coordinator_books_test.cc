@@ -153,4 +153,22 @@ TEST_CASE("checkpoints: a request is answered when its manifest is durable", "[m
   CHECK(c.journal.checkpoints.back().folder == "step-1.t1");
 }
 
+TEST_CASE("checkpoints: one of a step that a restore undid fails, though all its parts are there",
+          "[membership]") {
+  Cluster c(SmallOptions(2));
+  c.Begin({1, 2});
+  for (int32_t rank : {0, 1}) {  // its ledger line is still on its way
+    c.Say(static_cast<uint64_t>(rank) + 1, Report{c.Decide(1), std::nullopt});
+    c.Say(static_cast<uint64_t>(rank) + 1, PartOfFirst(rank));
+  }
+  for (int64_t pid : {1, 2}) c.In(ProcessDied{"host", pid, "killed"});
+  c.Join(3);
+  c.Join(4);
+  REQUIRE(c.LastForm(3).position == Position{Timeline(2), Step(0), Attempt(0)});
+  c.ReadyAll();
+  c.Vote(1, 2);
+  CHECK(c.Count("checkpoint_failed") == 1);
+  CHECK(c.Out<WriteManifest>().empty());
+}
+
 }  // namespace starling::membership::testing
